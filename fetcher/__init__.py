@@ -1,0 +1,1 @@
+"""The part that talks to brokers: connections, fetchers, message sets, queues."""

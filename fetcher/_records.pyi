@@ -1,0 +1,22 @@
+"""What the compiled module offers: the same as its twins in Python, from where the types come."""
+
+from fetcher.message import Message
+from fetcher.pure_cursor import ConsumedOffset, MessageAndMetadata, RecordCursor, read_batch, read_columns
+from fetcher.pure_message_set import ByteBufferMessageSet
+
+__all__ = [
+    "ByteBufferMessageSet",
+    "ConsumedOffset",
+    "Message",
+    "MessageAndMetadata",
+    "RecordCursor",
+    "crc32",
+    "crc32c",
+    "read_batch",
+    "read_columns",
+    "receive",
+]
+
+def crc32(data: bytes, *, by_instruction: bool = True) -> int: ...
+def receive(descriptor: int, waker: int, target: memoryview, timeout_ms: int) -> int: ...
+def crc32c(data: bytes, *, by_instruction: bool = True) -> int: ...

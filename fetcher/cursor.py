@@ -1,0 +1,25 @@
+"""Handing out the records of a chunk: _records.pyx where it was compiled, else pure_cursor.py, which says how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fetcher.implementation import IMPLEMENTATION
+from fetcher.pure_cursor import Columns, Decoder, columns_of, invalid_offset
+
+if TYPE_CHECKING or IMPLEMENTATION == "pure":
+    from fetcher.pure_cursor import ConsumedOffset, MessageAndMetadata, RecordCursor, read_batch, read_columns
+else:
+    from fetcher._records import ConsumedOffset, MessageAndMetadata, RecordCursor, read_batch, read_columns
+
+__all__ = [
+    "Columns",
+    "ConsumedOffset",
+    "Decoder",
+    "MessageAndMetadata",
+    "RecordCursor",
+    "columns_of",
+    "invalid_offset",
+    "read_batch",
+    "read_columns",
+]

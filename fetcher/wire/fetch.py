@@ -1,0 +1,139 @@
+"""The fetch request and its response (0.8: FetchRequest, FetchResponse), written out since all messages come this way.
+
+    version 0     0.8            version 4     message format 2 is sent as it is
+    version 1     + throttling   version 5     + first offset of the log
+    version 2     message format 1            version 7     + sessions, which we never open
+    version 3     + size of the whole response            version 9     + leader epoch, which we do not know
+                                              version 10    zstd      version 11    + racks
+
+Rule: before version 4 a broker converts what it holds to what the version knows, which costs it a processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import NamedTuple
+
+from fetcher.structs import TopicAndPartition
+from fetcher.wire.primitives import INT32, Reader, encode_string
+
+FETCH_KEY = 1
+NEWEST_VERSION = 11
+
+CONSUMER = -1  # replica id of somebody who is not a broker
+READ_UNCOMMITTED = 0
+NO_SESSION = (0, -1)  # id, epoch
+UNKNOWN = -1
+
+_HEADER = Struct(">hhi")
+_PARTITION = Struct(">iqi")
+_PARTITION_WITH_LOG_START = Struct(">iqqi")
+_PARTITION_WITH_EPOCH = Struct(">iiqqi")
+_ANSWER = Struct(">ihq")
+_ANSWER_WITH_STABLE_OFFSET = Struct(">ihqq")
+_ANSWER_WITH_LOG_START = Struct(">ihqqq")
+_ABORTED_TRANSACTION = Struct(">qq")
+_ERROR_AND_SESSION = Struct(">hi")
+_SMALLEST_TOPIC = 6
+_SMALLEST_PARTITION = 18
+
+
+class FetchedPartition(NamedTuple):
+    """The answer for one partition. `messages` is a part of the response, which it keeps alive."""
+
+    error_code: int
+    high_watermark: int
+    messages: memoryview
+
+
+class FetchResponse(NamedTuple):
+    """`error_code` is that of the whole response, from version 7 on; else 0."""
+
+    partitions: dict[TopicAndPartition, FetchedPartition]
+    throttle_time_ms: int = 0
+    error_code: int = 0
+    correlation_id: int = 0
+
+
+def encode_fetch_request(
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    partitions: Mapping[TopicAndPartition, tuple[int, int]],
+) -> bytes:
+    """The request with its size in front. `partitions`: offset and most bytes for each; their order is kept by topic.
+
+    `max_bytes` is for the whole response, from version 3 on.
+    """
+    _check(version)
+    parts = [_HEADER.pack(FETCH_KEY, version, correlation_id), encode_string(client_id)]
+    parts.append(Struct(">iii").pack(CONSUMER, max_wait_ms, min_bytes))
+    if version >= 3:
+        parts.append(INT32.pack(max_bytes))
+    if version >= 4:
+        parts.append(bytes([READ_UNCOMMITTED]))
+    if version >= 7:
+        parts.append(Struct(">ii").pack(*NO_SESSION))
+    parts.extend(_encode_topics(version, partitions))
+    if version >= 7:
+        parts.append(INT32.pack(0))  # topics to forget: none, without a session
+    if version >= 11:
+        parts.append(encode_string(""))
+    request = b"".join(parts)
+    return INT32.pack(len(request)) + request
+
+
+def decode_fetch_response(version: int, data: bytes | bytearray | memoryview) -> FetchResponse:
+    """Read a response, from its correlation id on; MalformedResponseException if it is not one of this version."""
+    _check(version)
+    reader = Reader(data, f"fetch response version {version}")
+    correlation_id = reader.number(INT32, "correlation id")
+    throttle_time_ms = reader.number(INT32, "throttle time") if version >= 1 else 0
+    error_code = reader.numbers(_ERROR_AND_SESSION, "error code and session")[0] if version >= 7 else 0
+    partitions: dict[TopicAndPartition, FetchedPartition] = {}
+    for _ in range(reader.count("topics", _SMALLEST_TOPIC)):
+        topic = reader.string("topic")
+        for _ in range(reader.count(f"partitions of {topic}", _SMALLEST_PARTITION)):
+            partition, answer = _decode_partition(version, reader, topic)
+            partitions[TopicAndPartition(topic, partition)] = answer
+    reader.end()
+    return FetchResponse(partitions, throttle_time_ms, error_code, correlation_id)
+
+
+def _encode_topics(version: int, partitions: Mapping[TopicAndPartition, tuple[int, int]]) -> list[bytes]:
+    by_topic: dict[str, list[bytes]] = {}
+    for (topic, partition), (offset, most_bytes) in partitions.items():
+        by_topic.setdefault(topic, []).append(_encode_partition(version, partition, offset, most_bytes))
+    parts = [INT32.pack(len(by_topic))]
+    for topic, encoded in by_topic.items():
+        parts += [encode_string(topic), INT32.pack(len(encoded)), *encoded]
+    return parts
+
+
+def _encode_partition(version: int, partition: int, offset: int, most_bytes: int) -> bytes:
+    if version >= 9:
+        return _PARTITION_WITH_EPOCH.pack(partition, UNKNOWN, offset, UNKNOWN, most_bytes)
+    if version >= 5:
+        return _PARTITION_WITH_LOG_START.pack(partition, offset, UNKNOWN, most_bytes)
+    return _PARTITION.pack(partition, offset, most_bytes)
+
+
+def _decode_partition(version: int, reader: Reader, topic: str) -> tuple[int, FetchedPartition]:
+    form = _ANSWER_WITH_LOG_START if version >= 5 else _ANSWER_WITH_STABLE_OFFSET if version == 4 else _ANSWER
+    partition, error_code, high_watermark, *_ = reader.numbers(form, f"a partition of {topic}")
+    if version >= 4:
+        for _ in range(reader.count(f"aborted transactions of [{topic},{partition}]", _ABORTED_TRANSACTION.size)):
+            reader.numbers(_ABORTED_TRANSACTION, f"an aborted transaction of [{topic},{partition}]")
+    if version >= 11:
+        reader.number(INT32, f"preferred replica of [{topic},{partition}]")
+    messages = reader.view(f"messages of [{topic},{partition}]")
+    return partition, FetchedPartition(error_code, high_watermark, messages)
+
+
+def _check(version: int) -> None:
+    if not 0 <= version <= NEWEST_VERSION:
+        raise ValueError(f"fetch version {version} is not one of 0 to {NEWEST_VERSION}")

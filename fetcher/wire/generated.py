@@ -1,0 +1,46 @@
+"""Requests and answers by the classes that kafka-python generates from Kafka's own schemas.
+
+All that is odd about that package stays here: importing it costs a third of a second, so that it waits for the first
+request; it also encodes the versions 0 that later releases dropped; its nested values may be given as tuples, in the
+order of the schema; and bytes that make no sense raise whatever struct and slices raise, which becomes one
+MalformedResponseException.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Any
+
+from fetcher.errors import MalformedResponseException
+
+_MODULES = {
+    "ApiVersions": "kafka.protocol.metadata",
+    "FindCoordinator": "kafka.protocol.metadata",
+    "ListOffsets": "kafka.protocol.consumer",
+    "Metadata": "kafka.protocol.metadata",
+    "OffsetCommit": "kafka.protocol.consumer",
+    "OffsetFetch": "kafka.protocol.consumer",
+}
+
+
+def encode(api: str, version: int, correlation_id: int, client_id: str, **fields: Any) -> bytes:
+    """A whole request with its length. Fields that a version does not have are left out of it."""
+    request = _class(api, "Request")(version=version, **fields)
+    request.with_header(correlation_id=correlation_id, client_id=client_id)
+    return bytes(request.encode(header=True, framed=True))
+
+
+def decode(api: str, version: int, data: memoryview | bytes) -> Any:
+    """An answer, correlation id included, as the generated class; lists in it may be empty, never missing."""
+    try:
+        return _class(api, "Response").decode(bytes(data), version=version, header=True)
+    except Exception as error:  # struct.error, IndexError, UnicodeDecodeError, … : the package promises nothing
+        raise MalformedResponseException(
+            f"{api} response, version {version}, {len(data)} bytes: cannot be read: {error!r}"
+        ) from error
+
+
+@cache
+def _class(api: str, kind: str) -> Any:
+    return getattr(importlib.import_module(_MODULES[api]), api + kind)

@@ -1,0 +1,52 @@
+"""Servers for comparing ours with the real consumer: a broker of each release that has it, shared by the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conformance.group import Group
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.zookeeper import ZooKeeperServer
+
+# Both ask for zookeeper_server first, so that it is there when the brokers go.
+
+
+@pytest.fixture(scope="session")
+def kafka_0_8(zookeeper_server: ZooKeeperServer, _kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    """One broker of 0.8.2.2."""
+    return _kafka_clusters("0.8.2.2", 1)
+
+
+@pytest.fixture(scope="session")
+def kafka_1_1(zookeeper_server: ZooKeeperServer, _kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    """One broker of 1.1.1, the last release line with the Scala consumer."""
+    return _kafka_clusters("1.1.1", 1)
+
+
+@pytest.fixture(scope="session")
+def group_0_8(kafka_0_8: KafkaCluster) -> Iterator[Callable[[str], Group]]:
+    """`group_0_8(name)`: the znodes of a group beside the 0.8.2.2 broker."""
+    with _client(kafka_0_8) as client:
+        yield lambda name: Group(client, name)
+
+
+@pytest.fixture(scope="session")
+def group_1_1(kafka_1_1: KafkaCluster) -> Iterator[Callable[[str], Group]]:
+    """`group_1_1(name)`: the znodes of a group beside the 1.1.1 broker."""
+    with _client(kafka_1_1) as client:
+        yield lambda name: Group(client, name)
+
+
+@contextmanager
+def _client(kafka: KafkaCluster) -> Iterator[KazooClient]:
+    client = KazooClient(kafka.zookeeper_connect)
+    try:
+        client.start(30)
+        yield client
+    finally:
+        client.stop()
+        client.close()

@@ -1,0 +1,123 @@
+"""`zkconsumer COMMAND …`: the table of commands. Each is a module with add_arguments() and run(), loaded when used."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, cast
+
+from zkconsumer import __version__
+
+
+class Command(Protocol):
+    """What a command's module offers; its docstring is the description."""
+
+    __doc__: str | None
+    EXAMPLES: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, arguments: argparse.Namespace) -> int: ...
+
+
+class Entry(NamedTuple):
+    """A line of `zkconsumer --help`."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "console-consumer": Entry("zkconsumer.commands.console_consumer", "print the messages of topics"),
+    "consumer-perf": Entry("zkconsumer.commands.consumer_perf", "measure how fast a topic can be consumed"),
+    "verifiable-consumer": Entry("zkconsumer.commands.verifiable_consumer", "tell what a consumer does, as JSON lines"),
+    "sandbox": Entry("zkconsumer.commands.sandbox", "real ZooKeeper and Kafka in the foreground, until Ctrl-C"),
+    "tree": Entry("zkconsumer.commands.tree", "print what is in ZooKeeper as a tree"),
+    "demo": Entry("zkconsumer.commands.demo", "a short guided run on real servers"),
+}
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0 if arguments else USAGE
+    if arguments[0] in ("-V", "--version"):
+        print(f"zkconsumer {__version__}")
+        return 0
+    name, *rest = arguments
+    if name not in COMMANDS:
+        print(f"zkconsumer: there is no command {name!r}; `zkconsumer --help` lists them", file=sys.stderr)
+        return USAGE
+    return _run(name, rest)
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    command = cast(Command, importlib.import_module(COMMANDS[name].module))
+    parser = argparse.ArgumentParser(
+        prog=f"zkconsumer {name}",
+        description=(command.__doc__ or "").partition("\n\n")[0],
+        epilog=f"examples:\n{command.EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    parsed = parser.parse_args(arguments)
+    try:
+        return command.run(parsed)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`): end as any other tool would, without a second error at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except Exception as error:
+        if not _is_for_users(error) or os.environ.get("ZKCONSUMER_DEBUG"):
+            raise
+        print(f"zkconsumer {name}: {_text_of(error)}", file=sys.stderr)
+        for note in getattr(error, "__notes__", []):
+            print(note, file=sys.stderr)
+        return FAILED
+
+
+def _is_for_users(error: Exception) -> bool:
+    """Errors whose text says what to do; anything else is a bug of ours and shows its trace."""
+    from fetcher.errors import KafkaException
+    from zkconsumer.testing.errors import ServerError
+
+    # Of the system's errors those about a file, which a user named; one about a connection is ours to handle.
+    return isinstance(error, ServerError | KafkaException) or (
+        isinstance(error, OSError) and error.filename is not None
+    )
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {entry.summary}" for name, entry in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: zkconsumer COMMAND [OPTIONS]",
+            "",
+            "Kafka 0.8's high-level consumer for Python, and real servers to try it on.",
+            "",
+            *lines,
+            "",
+            "`zkconsumer COMMAND --help` tells more, with examples. ZKCONSUMER_DEBUG=1 shows traces of errors.",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
