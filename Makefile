@@ -4,10 +4,11 @@ VENV   := .venv
 RUN    := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 WORKERS ?= 2
+OWN_TARGETS := tests/containers tests/spark tests/study
 SETS   := kafka-0.8.2.2 kafka-1.1.1 kafka-3.9.1 java-compiler
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-churn test-containers conformance conformance-list mutation fuzz check format bench images clean
+.PHONY: help setup demo test test-churn test-spark test-study test-containers conformance conformance-list mutation fuzz check format bench images clean
 
 help:                   ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,8 +28,14 @@ $(READY): pyproject.toml constraints.txt Makefile setup.py fetcher/_records.pyx 
 demo: $(READY)          ## the main job on real servers, ending in something to look at
 	@$(RUN) -m zkconsumer demo
 
-test: $(READY)          ## all tests that need no container engine (WORKERS=2 at a time)
-	@$(RUN) -m pytest --strict-servers -n $(WORKERS) --dist loadfile tests --ignore=tests/containers $(PYTEST_ARGS)
+test: $(READY)          ## the consumer, its tools and the servers (WORKERS=2 at a time); the suites below have their own targets
+	@$(RUN) -m pytest --strict-servers -n $(WORKERS) --dist loadfile tests $(addprefix --ignore=,$(OWN_TARGETS)) $(PYTEST_ARGS)
+
+test-spark: $(READY)    ## the pipeline on real Spark and a cluster on loopback
+	@$(RUN) -m pytest --strict-servers tests/spark $(PYTEST_ARGS)
+
+test-study: $(READY)    ## the study, the new consumer on real brokers, the report in a browser
+	@$(RUN) -m pytest --strict-servers -n $(WORKERS) --dist loadfile tests/study $(PYTEST_ARGS)
 
 test-churn: $(READY)    ## a million records through a group whose members come, go and are killed (minutes)
 	@ZKCONSUMER_CHURN_RECORDS=1000000 $(RUN) -m pytest --strict-servers tests/broker/test_churn.py $(PYTEST_ARGS)

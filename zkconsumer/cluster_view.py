@@ -59,7 +59,12 @@ class ClusterView:
         self._zookeeper.ensure_path(paths.BROKER_TOPICS)
 
     def topic_exists(self, topic: str) -> bool:
-        return self._zookeeper.exists(paths.topic(topic))
+        """Also false while it is being deleted: whoever asks a broker for it then may bring it back.
+
+        The order counts: a controller removes the topic first and its mark last.
+        """
+        is_being_deleted = self._zookeeper.exists(paths.topic_deletion(topic))
+        return not is_being_deleted and self._zookeeper.exists(paths.topic(topic))
 
     def partitions_for(self, topics: Iterable[str]) -> dict[str, list[int]]:
         """Each topic's partitions as sorted numbers; none for a topic that does not exist."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 CONSUMERS = "/consumers"
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
+TOPIC_DELETIONS = "/admin/delete_topics"
 
 
 def broker(broker_id: int | str) -> str:
@@ -21,6 +22,11 @@ def broker(broker_id: int | str) -> str:
 def topic(name: str) -> str:
     """Whose data lists the topic's partitions."""
     return f"{BROKER_TOPICS}/{name}"
+
+
+def topic_deletion(name: str) -> str:
+    """A mark that somebody wants the topic deleted; its data is empty."""
+    return f"{TOPIC_DELETIONS}/{name}"
 
 
 def topic_partition_state(name: str, partition: int) -> str:

@@ -19,6 +19,7 @@ TOPIC = GroupTopicPaths("g1", "tx")
         (paths.BROKER_TOPICS, "/brokers/topics"),
         (paths.broker(0), "/brokers/ids/0"),
         (paths.topic("tx"), "/brokers/topics/tx"),
+        (paths.topic_deletion("tx"), "/admin/delete_topics/tx"),
         (paths.topic_partition_state("tx", 3), "/brokers/topics/tx/partitions/3/state"),
         (GROUP.directory, "/consumers/g1"),
         (GROUP.ids, "/consumers/g1/ids"),

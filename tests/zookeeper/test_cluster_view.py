@@ -104,6 +104,13 @@ def test_topics_are_those_there_are(session: ZooKeeper, client: KazooClient) -> 
     assert not view(session).topic_exists("c")
 
 
+def test_a_topic_that_is_being_deleted_no_longer_exists(session: ZooKeeper, client: KazooClient) -> None:
+    """H15, Q23: from the mark on a broker has forgotten it, while its node still stands."""
+    put(client, topics("a") | {"/admin/delete_topics/a": b""})
+
+    assert not view(session).topic_exists("a")
+
+
 def test_partitions_are_sorted_as_numbers_whichever_release_wrote_them(session: ZooKeeper, client: KazooClient) -> None:
     put(client, {"/brokers/topics/old": TOPIC_0_8, "/brokers/topics/new": TOPIC_3_9, **topics("wide", partitions=12)})
 
