@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import xxhash
 from confluent_kafka import Consumer, TopicPartition
 
+from zkconsumer.testing.backends import ProcessBackend
 from zkconsumer.testing.errors import NotSupported
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.producing import ProduceError, numbered_value
@@ -163,6 +165,20 @@ def test_nothing_to_produce_is_nothing_done(cluster: KafkaCluster, topic: str) -
 
     assert cluster.produce(topic, []) == []
     assert cluster.produce(topic, iter([]), codec="gzip") == []
+
+
+@pytest.mark.parametrize("cluster", ["1.1.1"], indirect=True)
+def test_what_a_broker_unpacks_is_removed_with_its_files(cluster: KafkaCluster, topic: str) -> None:
+    """It unpacks machine code for snappy, and cannot tidy up when it is killed."""
+    cluster.create_topic(topic)
+    cluster.produce(topic, [b"value"], codec="snappy")
+
+    backend = cluster.brokers[0]._backend
+    assert isinstance(backend, ProcessBackend)
+    mapped = Path(f"/proc/{backend.pid}/maps").read_text().splitlines()
+    unpacked = {Path(line.split()[-1]).parent for line in mapped if "snappy" in line and ".so" in line}
+
+    assert unpacked == {backend.directory}
 
 
 @pytest.mark.parametrize(

@@ -263,15 +263,15 @@ def test_nothing_is_kept_because_nothing_changed(group: Group, topic: str, new_m
     """E8: all is released and claimed again."""
     new_member("c1", {topic: 1}).join()
 
-    def claimed() -> list[int]:
+    def claims() -> list[int]:
+        """When each partition was claimed; empty unless all are."""
         stats = [group.client.exists(f"{group.path}/owners/{topic}/{partition}") for partition in range(5)]
-        return [stat.czxid for stat in stats if stat is not None]
+        return [stat.czxid for stat in stats] if all(stats) else []
 
-    before = claimed()
+    before = eventually(claims, "all partitions owned")
     announce(group, "visitor")
 
-    eventually(lambda: len(claimed()) == 5 and not set(claimed()) & set(before))
-    assert max(before) < min(claimed())
+    eventually(lambda: min(claims(), default=0) > max(before), "all partitions claimed anew")
 
 
 def test_a_registration_that_cannot_be_read_fails_the_attempt(

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from zkconsumer.testing import class_data
 from zkconsumer.testing.errors import NotSupported, PortTaken, ServerError, ServerStartError
-from zkconsumer.testing.java import class_path_of, find_java
+from zkconsumer.testing.java import class_path_of, find_java, unpack_into
 from zkconsumer.testing.ports import HOST, ReservedPort
 from zkconsumer.testing.process import GuardedProcess
 from zkconsumer.testing.programs import LOG_FILES, Program
@@ -150,6 +150,7 @@ class ProcessBackend:
         logging = [f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}"]
         logging += [f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"]
         command = [str(find_java()), *self._java_options, *class_data.options_for(jars), *logging]
+        command.append(unpack_into(self.directory))
         self._process.spawn([*command, "-cp", class_path_of(jars), self._program.main_class, str(file)])
 
     def stop(self) -> None:

@@ -73,6 +73,11 @@ def class_path_of(jars: Sequence[Path]) -> str:
     return os.pathsep.join(str(jar) for jar in jars)
 
 
+def unpack_into(directory: Path) -> str:
+    """An option for java: snappy and lz4 unpack machine code there, which stays behind if the process is killed."""
+    return f"-Djava.io.tmpdir={directory}"
+
+
 if __name__ == "__main__":
     try:
         print(f"Java {java_version(find_java())}: {find_java()}")

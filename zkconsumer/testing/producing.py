@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import struct
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from zkconsumer.testing.errors import ServerError
-from zkconsumer.testing.java import class_path_of, find_java
+from zkconsumer.testing.java import class_path_of, find_java, unpack_into
 from zkconsumer.testing.java_compiler import compiled
 from zkconsumer.testing.kafka_releases import Release
 from zkconsumer.testing.programs import QUICK_START, program
@@ -166,20 +168,21 @@ def _flush(producer: Any, to: Order, failures: Sequence[str]) -> None:
 
 
 def _send_by_java(to: Order, pairs: Sequence[Pair], partition: int | None) -> list[Stored]:
-    run = subprocess.run(
-        _java_command(to),
-        input=b"".join(_encoded(pairs, partition)),
-        capture_output=True,
-        timeout=scaled(SEND_TIMEOUT_S),
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(prefix="zkconsumer-producer-") as directory:
+        run = subprocess.run(
+            _java_command(to, Path(directory)),
+            input=b"".join(_encoded(pairs, partition)),
+            capture_output=True,
+            timeout=scaled(SEND_TIMEOUT_S),
+            check=False,
+        )
     if run.returncode != 0 or len(run.stdout) != 12 * len(pairs):
         reason = _reason(run.stderr.decode(errors="replace"))
         raise ProduceError(f"topic {to.topic!r}: the Java producer did not store {len(pairs)} records: {reason}")
     return [Stored(*place) for place in struct.iter_unpack(">iq", run.stdout)]
 
 
-def _java_command(to: Order) -> list[str]:
+def _java_command(to: Order, directory: Path) -> list[str]:
     version = "0.8.2.2" if to.message_format == 0 else to.release.version
     jars = program("kafka", version).jars()
     settings = {
@@ -191,7 +194,8 @@ def _java_command(to: Order) -> list[str]:
         "value.serializer": "org.apache.kafka.common.serialization.ByteArraySerializer",
     }
     classes = class_path_of([compiled("JavaProducer.java", jars), *jars])
-    command = [str(find_java()), *QUICK_START, "-Xmx256m", "-cp", classes, "JavaProducer", to.topic]
+    command = [str(find_java()), *QUICK_START, "-Xmx256m", unpack_into(directory)]
+    command += ["-cp", classes, "JavaProducer", to.topic]
     return command + [f"{key}={value}" for key, value in settings.items()]
 
 

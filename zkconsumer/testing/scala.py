@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, Self, TypeVar
 
 from zkconsumer.testing import scala_protocol
 from zkconsumer.testing.errors import NotSupported, ServerStartError
-from zkconsumer.testing.java import class_path_of, find_java
+from zkconsumer.testing.java import class_path_of, find_java, unpack_into
 from zkconsumer.testing.java_compiler import compiled
 from zkconsumer.testing.process import GuardedProcess
 from zkconsumer.testing.programs import FULL_SPEED, QUICK_START, program
@@ -407,7 +407,8 @@ class ScalaConsumer:
         (directory / "log4j.properties").write_text(log4j_properties(str(self._log_file), self._log_level))
         settings = directory / "consumer.properties"
         settings.write_text(scala_protocol.properties_text(self._properties))
-        command = [str(find_java()), *self._java_options, "-cp", class_path_of([directory, classes, *jars]), main_class]
+        command = [str(find_java()), *self._java_options, unpack_into(directory)]
+        command += ["-cp", class_path_of([directory, classes, *jars]), main_class]
         command += [str(settings), str(directory / "delivered.bin"), "values" if self._report_values else "no-values"]
         self._process.spawn(command, errors=self._errors_file)
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from zkconsumer.testing.errors import ServerStartError, WaitTimeout
-from zkconsumer.testing.java import class_path_of, find_java
+from zkconsumer.testing.java import class_path_of, find_java, unpack_into
 from zkconsumer.testing.process import GuardedProcess
 from zkconsumer.testing.programs import QUICK_START, program
 from zkconsumer.testing.scala import log4j_properties
@@ -54,7 +54,7 @@ class RealTool:
         directory = self._process.directory
         (directory / "log4j.properties").write_text(log4j_properties(str(self._files["log"]), "INFO"))
         self._files["stdin"].write_text(self._stdin)
-        command = [str(find_java()), f"-Xmx{HEAP_MB}m", *QUICK_START]
+        command = [str(find_java()), f"-Xmx{HEAP_MB}m", *QUICK_START, unpack_into(directory)]
         command += ["-cp", class_path_of([directory, *self._program.jars()]), self._class_name, *self._arguments]
         # The guard keeps the child's input open; a tool that reads to its end wants a file.
         with_input = ["/bin/sh", "-c", 'input=$1; shift; exec "$@" <"$input"', "sh", str(self._files["stdin"])]
