@@ -8,10 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from zkconsumer.testing.jars import cache_directory
+
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE)
 TESTS = [text for text in EXAMPLES if "def test_" in text]
 OPTIONS = ("-p", "no:cacheprovider", "--strict-servers", "-q")
+CACHE = cache_directory()  # before pytester gives us another home
+
+
+@pytest.fixture(autouse=True)
+def _jars_are_not_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's later runs need no network; in pytester's empty home they would."""
+    monkeypatch.setenv("ZKCONSUMER_CACHE", str(CACHE))
 
 
 def run_elsewhere(pytester: pytest.Pytester, source: str, *options: str) -> pytest.RunResult:
