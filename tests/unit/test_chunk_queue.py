@@ -197,9 +197,15 @@ def test_clearing_drops_chunks_and_leaves_the_marker() -> None:
 def test_ctrl_c_ends_a_take_that_waits() -> None:
     queue, main_thread = ChunkQueue(2), threading.get_ident()
 
+    def is_waiting() -> bool:
+        return sys._current_frames()[main_thread].f_lineno == WAITING_LINE
+
     def press_when_waiting() -> None:
-        eventually(lambda: sys._current_frames()[main_thread].f_lineno == WAITING_LINE, "the take to block")
-        signal.pthread_kill(main_thread, signal.SIGINT)
+        eventually(is_waiting, "the take to block")
+        # As a user would: Python overlooks a signal that comes in the moment before the thread sleeps.
+        while is_waiting():
+            signal.pthread_kill(main_thread, signal.SIGINT)
+            threading.Event().wait(0.2)
 
     Call(press_when_waiting)
     with pytest.raises(KeyboardInterrupt):
