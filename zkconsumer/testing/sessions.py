@@ -60,7 +60,10 @@ def expire_session(client: KazooClient, *, hosts: str | None = None, wait: bool 
         if not _take_over_and_close(host, port, session, password):
             break
     else:
-        raise ServerError(f"session 0x{session:x} on {host}:{port} is still alive after {ATTEMPTS} attempts to end it")
+        raise ServerError(
+            f"session 0x{session:x} on {host}:{port} could not be ended in {ATTEMPTS} attempts: "
+            "is that a ZooKeeper that runs, and the session one of its own?"
+        )
     if wait:
         _wait_for_another_session(client, session)
 
@@ -109,7 +112,7 @@ def _address(client: KazooClient, hosts: str | None) -> tuple[str, int]:
 
 
 def _take_over_and_close(host: str, port: int, session: int, password: bytes) -> bool:
-    """Close the session over a connection of our own; False if it had ended before.
+    """Try to close the session over a connection of our own; False if it had ended before.
 
     Not with a second KazooClient, which makes a new session when it finds the old one gone: nothing is to be seen of
     us in the transaction log.
@@ -119,7 +122,10 @@ def _take_over_and_close(host: str, port: int, session: int, password: bytes) ->
     request = bytes(Connect(0, 0, int(ANSWER_TIMEOUT_S * 1000), session, password, False).serialize())
     with socket.create_connection((host, port), timeout=scaled(ANSWER_TIMEOUT_S)) as connection:
         connection.sendall(_LENGTH.pack(len(request)) + request)
-        answer, _ = Connect.deserialize(_receive(connection), 0)
+        received = _receive(connection)
+        if received is None:
+            return True
+        answer, _ = Connect.deserialize(received, 0)
         if answer.session_id != session or answer.time_out <= 0:
             return False
         connection.sendall(_CLOSE_REQUEST)
@@ -129,13 +135,14 @@ def _take_over_and_close(host: str, port: int, session: int, password: bytes) ->
         return True
 
 
-def _receive(connection: socket.socket) -> bytes:
-    """One message, without its length."""
+def _receive(connection: socket.socket) -> bytes | None:
+    """One message, without its length; None if the server hung up, as when the client takes the session back."""
     with connection.makefile("rb") as stream:
-        header = stream.read(_LENGTH.size)
-        if len(header) < _LENGTH.size:
-            raise ServerError("ZooKeeper closed the connection instead of answering: does it run?")
-        return stream.read(_LENGTH.unpack(header)[0])
+        try:
+            header = stream.read(_LENGTH.size)
+            return stream.read(_LENGTH.unpack(header)[0]) if len(header) == _LENGTH.size else None
+        except ConnectionError:
+            return None
 
 
 def _wait_for_another_session(client: KazooClient, old: int) -> None:
