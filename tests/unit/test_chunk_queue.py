@@ -194,6 +194,15 @@ def test_clearing_drops_chunks_and_leaves_the_marker() -> None:
     assert len(queue) == 0
 
 
+@pytest.fixture
+def ctrl_c_is_heard() -> Iterator[None]:
+    """A shell lets what it starts with & ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_ends_a_take_that_waits() -> None:
     queue, main_thread = ChunkQueue(2), threading.get_ident()
 
