@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 from kazoo.client import KazooClient
+from rich.console import Console
+from rich.table import Table
 
 from tests.conformance.group import Group
 from zkconsumer.testing.kafka import KafkaCluster
@@ -50,3 +53,30 @@ def _client(kafka: KafkaCluster) -> Iterator[KazooClient]:
     finally:
         client.stop()
         client.close()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """One table at the end of `make conformance`: what each suite proved, and in which time."""
+    if not str(config.option.markexpr).startswith("conformance_full or"):
+        return
+    outcomes: dict[str, Counter[str]] = {}
+    seconds: dict[str, float] = defaultdict(float)
+    for outcome, word in (("passed", "proven"), ("failed", "failed"), ("error", "failed"), ("skipped", "not run")):
+        for report in terminalreporter.stats.get(outcome, []):
+            outcomes.setdefault(report.nodeid.partition("::")[0], Counter())[word] += 1
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    table = Table(title="conformance")
+    for column in ("suite", "proven", "failed", "not run", "seconds"):
+        table.add_column(column, justify="left" if column == "suite" else "right")
+    for suite, counts in sorted(outcomes.items()):
+        name = suite.rpartition("/")[2].removeprefix("test_").removesuffix(".py").replace("_", " ")
+        numbers = [str(counts[word]) for word in ("proven", "failed", "not run")]
+        table.add_row(name, *numbers, f"{seconds[suite]:.0f}")
+    total: Counter[str] = sum(outcomes.values(), Counter())
+    numbers = [str(total[word]) for word in ("proven", "failed", "not run")]
+    table.add_row("all", *numbers, f"{sum(seconds.values()):.0f}", style="bold")
+    terminalreporter.write_line("")
+    Console(file=terminalreporter._tw._file, force_terminal=terminalreporter._tw.hasmarkup).print(table)

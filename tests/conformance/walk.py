@@ -48,10 +48,7 @@ class Subscribed(NamedTuple):
 class Walk(ExitStack):
     """A group, its topics and members. `like` is the release whose assignor is asked and that ours emulate."""
 
-    def __init__(
-        self, kafka: KafkaCluster, client: KazooClient, *, strategy: str, like: ScalaVersion, always_verify: bool = True
-    ) -> None:
-        """Without `always_verify` the tool is asked only where all tools are."""
+    def __init__(self, kafka: KafkaCluster, client: KazooClient, *, strategy: str, like: ScalaVersion) -> None:
         super().__init__()
         self.kafka = kafka
         self.group = Group(client, fresh("g"))
@@ -61,7 +58,6 @@ class Walk(ExitStack):
         self._gone: list[ScalaConsumer] = []
         self._like: ScalaVersion = like
         self._strategy = strategy
-        self._always_verify = always_verify
         self._partitions: dict[str, int] = {}
         self._produced: set[Place] = set()
         self._may_come_again: set[Place] = set()
@@ -146,7 +142,7 @@ class Walk(ExitStack):
 
         def balanced() -> bool:
             assert self.owners() == expected
-            return not self._always_verify or self._is_verified()
+            return verify_consumer_rebalance(self.kafka.zookeeper_connect, self.group.name).stdout == SUCCESSFUL
 
         eventually(balanced, f"owners {expected}, balanced", SETTLING_S)
         for where, thread in expected.items():
@@ -197,7 +193,6 @@ class Walk(ExitStack):
         """The tools that operators have show every partition, its owner and that all is committed."""
         self.commit()
         where, name = self.kafka.zookeeper_connect, self.group.name
-        eventually(self._is_verified, "a group found balanced by VerifyConsumerRebalance", SETTLING_S)
         checked = consumer_offset_checker(where, name)
         rows = [line.split() for line in checked.stdout.splitlines()[1:]]
         ends = Counter((place.topic, place.partition) for place in self._produced)
@@ -245,9 +240,6 @@ class Walk(ExitStack):
             member = make(where, group, topics, **common)  # type: ignore[arg-type]
         self.callback(member.close)
         return member
-
-    def _is_verified(self) -> bool:
-        return verify_consumer_rebalance(self.kafka.zookeeper_connect, self.group.name).stdout == SUCCESSFUL
 
     def _delivered(self) -> Counter[Place]:
         everybody = [*self.members.values(), *self._gone]
