@@ -61,7 +61,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     outcomes: dict[str, Counter[str]] = {}
     seconds: dict[str, float] = defaultdict(float)
-    for outcome, word in (("passed", "proven"), ("failed", "failed"), ("error", "failed"), ("skipped", "not run")):
+    words = {"passed": "proven", "failed": "failed", "error": "failed", "xfailed": "failed", "skipped": "not run"}
+    for outcome, word in words.items():
         for report in terminalreporter.stats.get(outcome, []):
             outcomes.setdefault(report.nodeid.partition("::")[0], Counter())[word] += 1
     for reports in terminalreporter.stats.values():
