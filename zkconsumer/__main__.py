@@ -42,6 +42,8 @@ COMMANDS = {
     "update-offsets-in-zk": Entry("zkconsumer.commands.update_offsets_in_zk", "move a group to a topic's begin or end"),
     "get-offset-shell": Entry("zkconsumer.commands.get_offset_shell", "print where partitions begin or end"),
     "doctor": Entry("zkconsumer.commands.doctor", "say what is wrong with groups in ZooKeeper"),
+    "groups": Entry("zkconsumer.commands.groups", "list, describe, delete groups in ZooKeeper and in Kafka"),
+    "delete-records": Entry("zkconsumer.commands.delete_records", "delete records below given offsets"),
     "sandbox": Entry("zkconsumer.commands.sandbox", "real ZooKeeper and Kafka in the foreground, until Ctrl-C"),
     "tree": Entry("zkconsumer.commands.tree", "print what is in ZooKeeper as a tree"),
     "demo": Entry("zkconsumer.commands.demo", "a short guided run on real servers"),
