@@ -43,6 +43,7 @@ COMMANDS = {
     "get-offset-shell": Entry("zkconsumer.commands.get_offset_shell", "print where partitions begin or end"),
     "doctor": Entry("zkconsumer.commands.doctor", "say what is wrong with groups in ZooKeeper"),
     "groups": Entry("zkconsumer.commands.groups", "list, describe, delete groups in ZooKeeper and in Kafka"),
+    "offsets": Entry("zkconsumer.commands.offsets", "get, set, rewind, copy, compare, migrate stored offsets"),
     "delete-records": Entry("zkconsumer.commands.delete_records", "delete records below given offsets"),
     "sandbox": Entry("zkconsumer.commands.sandbox", "real ZooKeeper and Kafka in the foreground, until Ctrl-C"),
     "tree": Entry("zkconsumer.commands.tree", "print what is in ZooKeeper as a tree"),

@@ -25,6 +25,8 @@ class Cluster(Protocol):
 
     def brokers(self) -> list[Broker]: ...
 
+    def topics(self) -> list[str]: ...
+
     def partitions_of(self, topics: Iterable[str]) -> dict[str, list[int]]: ...
 
     def leaders_of(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, Broker]: ...
@@ -48,6 +50,10 @@ class ZooKeeperCluster:
                 except UnreadableZnode as error:
                     raise error.at(path) from None
         return sorted(found)
+
+    def topics(self) -> list[str]:
+        """All there are, sorted."""
+        return sorted(self._zookeeper.children(paths.BROKER_TOPICS) or ())
 
     def partitions_of(self, topics: Iterable[str]) -> dict[str, list[int]]:
         """In order; none for a topic that is not there."""
@@ -78,6 +84,10 @@ class BrokerCluster:
     def brokers(self) -> list[Broker]:
         """All that are alive, by id."""
         return sorted(self._connections.metadata(self._bootstrap).brokers.values())
+
+    def topics(self) -> list[str]:
+        """All there are, sorted."""
+        return sorted({where.topic for where in self._connections.metadata(self._bootstrap).partition_errors})
 
     def partitions_of(self, topics: Iterable[str]) -> dict[str, list[int]]:
         """In order; none for a topic that is not there."""

@@ -96,7 +96,7 @@ class KafkaGroups:
         found = self._fetch(name, 2, None)
         return {where: stored for where, stored in found.items() if stored.offset >= 0}
 
-    def commit(self, name: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata], *, version: int = 2) -> None:
+    def commit(self, name: str, offsets: Mapping[TopicAndPartition, OffsetAndMetadata], *, version: int = 1) -> None:
         """Store these as nobody in particular, which a coordinator allows only in a group without members."""
         items = sorted(offsets.items())
         for start in range(0, len(items), AT_ONCE):
