@@ -58,12 +58,13 @@ class BrokerConnections:
 
     def metadata(self, brokers: Iterable[Broker], topics: Collection[str] = ()) -> TopicMetadata:
         """From the first that answers; of no topic in particular means of all."""
-        return self._first(
+        found: TopicMetadata = self._first(
             brokers,
             lambda broker: decode_metadata_response(
                 self._exchange(broker, "Metadata", 0, {"topics": [(topic,) for topic in topics]})
             ),
         )
+        return found
 
     def coordinator(self, brokers: Sequence[Broker], group: str, *, wait_s: float) -> Broker:
         """Who keeps the group's offsets. The first question ever makes brokers create their topic: it is repeated."""
@@ -88,7 +89,9 @@ class BrokerConnections:
                 for start in range(0, len(partitions), PARTITIONS_AT_ONCE):
                     found.update(consumer.offsets_of(partitions[start : start + PARTITIONS_AT_ONCE], when))
             except (OSError, KafkaException) as error:
-                trouble = KafkaException(f"broker {broker.address} does not tell the offsets of its partitions: {error}")
+                trouble = KafkaException(
+                    f"broker {broker.address} does not tell the offsets of its partitions: {error}"
+                )
                 found.update({one: trouble for one in partitions if one not in found})
             finally:
                 consumer.close()

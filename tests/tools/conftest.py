@@ -1,4 +1,4 @@
-"""Groups to look at with the tools: a broker of each release, shared by the run, and a real member beside the 0.8 one."""
+"""Groups to look at with the tools: a broker of each release, shared by the run, and a real member on 0.8.2.2."""
 
 from __future__ import annotations
 

@@ -83,7 +83,10 @@ def test_both_worlds_are_listed_and_named(run: Run, both: Both) -> None:
     assert (old["in"], old["members"], new["in"], new["members"], new["state"]) == (
         "zookeeper", 0, "kafka", 1, "Stable",
     )  # fmt: skip
-    assert [(row["partition"], row["current_offset"], row["lag"]) for row in new["partitions"]] == [(0, 3, 0), (1, 0, 0)]
+    assert [(row["partition"], row["current_offset"], row["lag"]) for row in new["partitions"]] == [
+        (0, 3, 0),
+        (1, 0, 0),
+    ]
     assert f"Group '{both.group.name}' is in both worlds." in described.stderr
 
 

@@ -27,7 +27,14 @@ class Offsets:
         self._run, self._kafka, self._group, self._journal = run, kafka, group, journal
 
     def __call__(self, action: str, *arguments: str) -> Ran:
-        where = ("--zookeeper", self._kafka.zookeeper_connect, "--group", self._group, "--journal-dir", str(self._journal))
+        where = (
+            "--zookeeper",
+            self._kafka.zookeeper_connect,
+            "--group",
+            self._group,
+            "--journal-dir",
+            str(self._journal),
+        )
         return self._run("offsets", action, *where, *arguments)
 
     def stored(self, store: str) -> dict[int, int]:
@@ -149,7 +156,13 @@ def test_migrated_offsets_are_seen_by_the_real_checker(run: Run, consumed: Consu
 
 @pytest.mark.parametrize("target", ["kafka", "zookeeper"])
 def test_a_migration_killed_at_any_step_is_finished_or_undone(
-    offsets: Offsets, run: Run, kafka_1_1: KafkaCluster, client_1_1: KazooClient, topic: str, tmp_path: Path, target: str
+    offsets: Offsets,
+    run: Run,
+    kafka_1_1: KafkaCluster,
+    client_1_1: KazooClient,
+    topic: str,
+    tmp_path: Path,
+    target: str,
 ) -> None:
     """Killed before each step in turn: nothing lost, nothing back, and no other change before it is settled."""
     for step in STEPS:
@@ -161,7 +174,14 @@ def test_a_migration_killed_at_any_step_is_finished_or_undone(
             assert ours("migrate", "--execute").code == 0
             for partition in range(3):
                 group.put(f"offsets/{topic}/{partition}", "1")
-        command = [sys.executable, "-m", "tests.tools.killed_migration", kafka_1_1.zookeeper_connect, group.name, target]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.tools.killed_migration",
+            kafka_1_1.zookeeper_connect,
+            group.name,
+            target,
+        ]
         ended = subprocess.run([*command, str(tmp_path / "journal"), step], cwd=ROOT, check=False)
         assert ended.returncode == -signal.SIGKILL
 

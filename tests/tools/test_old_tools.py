@@ -165,7 +165,9 @@ def test_offsets_are_updated_as_the_original_does(
     ours = run("update-offsets-in-zk", "latest", str(files["ours"]), consumed.topic)
 
     assert (ours.stdout, ours.code) == (theirs.stdout, theirs.exit_code)
-    assert groups["ours"].offsets(consumed.topic) == groups["theirs"].offsets(consumed.topic) == {0: "3", 1: "2", 2: "0"}
+    assert (
+        groups["ours"].offsets(consumed.topic) == groups["theirs"].offsets(consumed.topic) == {0: "3", 1: "2", 2: "0"}
+    )
 
     run("update-offsets-in-zk", "earliest", str(files["ours"]), consumed.topic)
     unknown = run("update-offsets-in-zk", "earliest", str(files["ours"]), "no-such-topic")
@@ -178,7 +180,9 @@ def test_offsets_are_updated_as_the_original_does(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("extra", [["--time", "-1"], ["--time", "-2", "--partitions", "1,0"], ["--time", "-1", "--offsets", "2"]])
+@pytest.mark.parametrize(
+    "extra", [["--time", "-1"], ["--time", "-2", "--partitions", "1,0"], ["--time", "-1", "--offsets", "2"]]
+)
 def test_the_offset_shell_prints_what_the_original_prints(
     run: Run, consumed: Consumed, kafka_0_8: KafkaCluster, extra: list[str]
 ) -> None:

@@ -77,8 +77,6 @@ def parse_offsets(text: str) -> dict[TopicAndPartition, int]:
             raise IllegalArgumentException(f"{entry!r} should have a topic, a partition and an offset (-1: all)")
         where = TopicAndPartition(topic, partition)
         if where in offsets:
-            raise IllegalArgumentException(
-                f"Offset json file contains duplicate topic partitions: {topic}-{partition}"
-            )
+            raise IllegalArgumentException(f"Offset json file contains duplicate topic partitions: {topic}-{partition}")
         offsets[where] = offset
     return offsets

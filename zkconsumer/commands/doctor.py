@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server_options(parser, bootstrap=False)
     parser.add_argument("--group", action="append", help="repeatable (default: all groups)")
     parser.add_argument("--consumer.config", metavar="FILE", dest="consumer_config",
-                        help="the members' settings: their session and retries, and the assignment strategy")  # fmt: skip
+                        help="the members' settings: session, retries, assignment strategy")  # fmt: skip
     parser.add_argument("--partition.assignment.strategy", choices=("range", "roundrobin"), dest="strategy",
                         help="how members share partitions (default: as in FILE, else range)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="findings as a JSON array")
@@ -52,11 +52,15 @@ def run(arguments: argparse.Namespace) -> int:
         groups = read_groups(zookeeper, names)
         missing = [name for name, group in groups.items() if not group.exists]
         if missing:
-            raise IllegalArgumentException(f"there is no group {missing[0]} in ZooKeeper; `zkconsumer groups list` tells")
+            raise IllegalArgumentException(
+                f"there is no group {missing[0]} in ZooKeeper; `zkconsumer groups list` tells"
+            )
         for name, group in groups.items():
             findings[name] = diagnose(_facts(zookeeper, connections, group, settings, strategy))
     if arguments.json:
-        print(json.dumps([{"group": name, **asdict(one)} for name, found in findings.items() for one in found], indent=2))
+        print(
+            json.dumps([{"group": name, **asdict(one)} for name, found in findings.items() for one in found], indent=2)
+        )
     else:
         _print(findings)
     return SICK if any(findings.values()) else 0

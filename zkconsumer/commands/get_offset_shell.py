@@ -23,7 +23,9 @@ VERSION = 0  # the one that gives several offsets
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
-    parser.add_argument("--broker-list", "--bootstrap-server", metavar="HOST:PORT,…", dest="broker_list", help="required")
+    parser.add_argument(
+        "--broker-list", "--bootstrap-server", metavar="HOST:PORT,…", dest="broker_list", help="required"
+    )
     parser.add_argument("--topic", help="required")
     parser.add_argument("--time", metavar="MS", type=int, help="required: -1 latest, -2 earliest, or milliseconds")
     parser.add_argument("--partitions", metavar="N,…", help="default: all")

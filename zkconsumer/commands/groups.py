@@ -265,7 +265,9 @@ def _details(arguments: argparse.Namespace, rows: Any, members: Any) -> dict[str
     if arguments.view == "offsets":
         return {"partitions": [{**asdict(row), "lag": row.lag} for row in rows()]}
     if arguments.view == "members":
-        return {"consumers": [{**asdict(one), "partitions": [list(where) for where in one.partitions]} for one in members]}
+        return {
+            "consumers": [{**asdict(one), "partitions": [list(where) for where in one.partitions]} for one in members]
+        }
     return {}
 
 
@@ -296,5 +298,3 @@ def _delete_in_each(worlds: Worlds, name: str) -> Iterator[bool]:
 def _fail(name: str, reason: str) -> bool:
     print(f"Error: Delete for group '{name}' failed because {reason}.")
     return False
-
-

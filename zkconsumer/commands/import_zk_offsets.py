@@ -47,7 +47,8 @@ def read_offsets(file: str) -> dict[str, str]:
         path, *values = line.split(":")
         if not values or not path.startswith("/"):
             raise IllegalArgumentException(
-                f"{file}, line {number}: {line!r} is no offset; it should be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
+                f"{file}, line {number}: {line!r} is no offset; "
+                "it should be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
             )
         found[path] = values[0]
     return found

@@ -94,9 +94,7 @@ def _check(zookeeper: ZooKeeper, connections: BrokerConnections, arguments: argp
         _print_brokers(list(leaders.values()))
 
 
-def _offsets(
-    group: ZooKeeperGroup, stored: Mapping[TopicAndPartition, StoredOffset]
-) -> dict[TopicAndPartition, int]:
+def _offsets(group: ZooKeeperGroup, stored: Mapping[TopicAndPartition, StoredOffset]) -> dict[TopicAndPartition, int]:
     """Kafka's, or ZooKeeper's where Kafka has none."""
     offsets = {}
     for where, answer in stored.items():

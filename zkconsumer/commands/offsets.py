@@ -61,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--group", required=True)
         action.add_argument("--journal-dir", metavar="DIR", type=Path, default=_default_journal_directory())
         if name not in ("diff", "migrate"):
-            action.add_argument("--store", choices=STORES, help="default: zookeeper if --zookeeper is given, else kafka")
+            action.add_argument(
+                "--store", choices=STORES, help="default: zookeeper if --zookeeper is given, else kafka"
+            )
         if name in ("get", "diff"):
             action.add_argument("--json", action="store_true")
         if name in ("set", "rewind", "copy", "rename", "migrate"):
@@ -115,15 +117,21 @@ def _store(servers: Servers, arguments: argparse.Namespace) -> Store:
 def _get(servers: Servers, arguments: argparse.Namespace) -> int:
     positions = _store(servers, arguments).read(arguments.group)
     if arguments.json:
-        print(json.dumps([{"topic": t, "partition": p, "offset": offset} for (t, p), offset in sorted(positions.items())]))
+        print(
+            json.dumps([{"topic": t, "partition": p, "offset": offset} for (t, p), offset in sorted(positions.items())])
+        )
     else:
-        _print_table(["TOPIC", "PARTITION", "OFFSET"], [[*where, offset] for where, offset in sorted(positions.items())])
+        _print_table(
+            ["TOPIC", "PARTITION", "OFFSET"], [[*where, offset] for where, offset in sorted(positions.items())]
+        )
     return 0
 
 
 def _diff(servers: Servers, arguments: argparse.Namespace) -> int:
     old, new = (servers.store(name).read(arguments.group) for name in STORES)
-    rows = [(where, old.get(where), new.get(where)) for where in sorted({*old, *new}) if old.get(where) != new.get(where)]
+    rows = [
+        (where, old.get(where), new.get(where)) for where in sorted({*old, *new}) if old.get(where) != new.get(where)
+    ]
     if arguments.json:
         print(json.dumps([{"topic": w[0], "partition": w[1], "zookeeper": a, "kafka": b} for w, a, b in rows]))
     elif rows:
@@ -270,7 +278,7 @@ def _print_plan(plan: Plan) -> None:
     if not plan.changes:
         print(f"nothing to change for {plan.group} in {plan.store}")
         return
-    rows = [
+    rows: list[list[object]] = [
         [*change.where, change.before, change.after, None if change.before is None else change.after - change.before]
         for change in plan.changes
     ]

@@ -51,6 +51,9 @@ def _update(zookeeper: ZooKeeper, connections: BrokerConnections, group: str, to
     for where, offset in found.items():
         print(f"updating partition {where.partition} with new offset: {offset}")
     zookeeper.update_many(
-        {GroupTopicPaths(group, topic).offset(where.partition): encode_offset(offset) for where, offset in found.items()}
+        {
+            GroupTopicPaths(group, topic).offset(where.partition): encode_offset(offset)
+            for where, offset in found.items()
+        }
     )
     return len(found)

@@ -194,14 +194,14 @@ def _owners(facts: Facts, threads: Threads) -> Iterator[Finding]:
             )  # fmt: skip
         elif member in threads and text not in map(str, threads[member].get(where.topic, ())):
             yield Finding(
-                ERROR, "owner-not-subscribed", path, f"its owner {text} is no stream of {where.topic} by {member}'s node",
+                ERROR, "owner-not-subscribed", path, f"its owner {text} is no stream of {where.topic} by its node",
                 "restart that consumer",
             )  # fmt: skip
         elif node.ephemeral_owner != group.members[member].ephemeral_owner:
             what = "is not ephemeral: it stays" if not node.ephemeral_owner else "is of another session: it will vanish"
             yield Finding(
                 ERROR if not node.ephemeral_owner else WARNING, "owner-of-another-session", path,
-                f"the node {what} whatever {member} does", f"restart {member}, then delete the node if it is still there",
+                f"the node {what} whatever {member} does", f"restart {member}, then delete it if it still stands",
             )  # fmt: skip
     for path in group.strange:
         yield Finding(WARNING, "strange-node", path, "its name should be a partition's number", "delete it")
@@ -252,7 +252,7 @@ def _assigned(facts: Facts, threads: Threads) -> Iterator[Finding]:
         if owner is not None and owner != str(thread) and _member_of(owner) in facts.group.members:
             yield Finding(
                 ERROR, "owner-differs", GroupTopicPaths(facts.group.name, where.topic).owner(where.partition),
-                f"owned by {owner}, while {facts.strategy} gives it to {thread}: a member rebalances by other rules, saw"
+                f"owned by {owner}, while {facts.strategy} gives it to {thread}: a member has other rules, saw"
                 " other members, or did not rebalance", "see that all have the same partition.assignment.strategy; restart"
                 f" {_member_of(owner)}",
             )  # fmt: skip
@@ -276,19 +276,23 @@ def _offsets(facts: Facts) -> Iterator[Finding]:
             offset = decode_offset(node.data)
         except UnreadableZnode:
             yield Finding(
-                ERROR, "offset-unreadable", path, f"{node.data.decode(errors='replace')[:40]!r} is no number: rebalances of"
-                " the member that gets the partition fail", "write a number, or delete the node",
+                ERROR, "offset-unreadable", path, f"{node.data.decode(errors='replace')[:40]!r} is no number: rebalances"
+                " of the member that gets the partition fail", "write a number, or delete the node",
             )  # fmt: skip
             continue
         if where.partition not in facts.partitions_of.get(where.topic, ()):
             yield Finding(
-                WARNING, "offset-of-no-partition", path, f"there is no partition {where}", "delete it if the topic is gone"
+                WARNING,
+                "offset-of-no-partition",
+                path,
+                f"there is no partition {where}",
+                "delete it if the topic is gone",
             )
             continue
         begin, end = facts.begins.get(where), facts.ends.get(where)
         if isinstance(end, int) and offset > end:
             yield Finding(
-                ERROR, "offset-beyond-log", path, f"{offset} is beyond the log, which ends at {end}: the first fetch fails"
+                ERROR, "offset-beyond-log", path, f"{offset} is beyond the log, which ends at {end}: the fetch fails"
                 " and auto.offset.reset decides", "stop the group and set the offset (zkconsumer offsets rewind)",
             )  # fmt: skip
         elif isinstance(begin, int) and 0 <= offset < begin:

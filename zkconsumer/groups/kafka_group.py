@@ -133,9 +133,7 @@ class KafkaGroups:
     def _fetch(
         self, name: str, version: int, topics: list[tuple[str, list[int]]] | None
     ) -> dict[TopicAndPartition, StoredOffset]:
-        answer = self._connections.ask(
-            self.coordinator(name), "OffsetFetch", version, group_id=name, topics=topics
-        )
+        answer = self._connections.ask(self.coordinator(name), "OffsetFetch", version, group_id=name, topics=topics)
         if version >= 2 and answer.error_code:
             raise exception_for(answer.error_code)
         return {
@@ -159,5 +157,7 @@ def _assigned(data: bytes | None) -> tuple[TopicAndPartition, ...]:
     except Exception:  # not a consumer's, or none we know: the member is shown without partitions
         return ()
     return tuple(
-        sorted(TopicAndPartition(one.topic, partition) for one in found.assigned_partitions for partition in one.partitions)
+        sorted(
+            TopicAndPartition(one.topic, partition) for one in found.assigned_partitions for partition in one.partitions
+        )
     )

@@ -66,7 +66,8 @@ def refusals(
         if not isinstance(begin, int) or not isinstance(end, int):
             yield f"{change.where}: its log cannot be asked: {end}"
         elif change.after == end + 1:
-            yield f"{change.where}: {change.after} is off by one: the log ends at {end}, which is the next offset to consume"
+            text = f"{change.after} is off by one: the log ends at {end}, which is the next offset to consume"
+            yield f"{change.where}: {text}"
         elif change.after > end:
             yield f"{change.where}: {change.after} is beyond the log, which ends at {end}"
         elif change.after < begin:
@@ -103,7 +104,9 @@ class Journal:
         path = self.path(store, group)
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            changes = tuple(Change(TopicAndPartition(t, p), before, after) for t, p, before, after in content["changes"])
+            changes = tuple(
+                Change(TopicAndPartition(t, p), before, after) for t, p, before, after in content["changes"]
+            )
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
@@ -124,7 +127,12 @@ class Journal:
 
 
 def carry_out(
-    plan: Plan, store: Store, journal: Journal, *, batch: int = BATCH, on_step: Callable[[str], None] = lambda step: None
+    plan: Plan,
+    store: Store,
+    journal: Journal,
+    *,
+    batch: int = BATCH,
+    on_step: Callable[[str], None] = lambda step: None,
 ) -> None:
     """Do it. `on_step` is told of each step before it is taken."""
     on_step("journal")
@@ -177,6 +185,6 @@ def _verify(plan: Plan, offsets: Positions, store: Store, on_step: Callable[[str
     if wrong:
         where = wrong[0]
         raise OffsetsNotVerified(
-            f"{len(wrong)} offsets of {plan.group} are not what was written, e.g. {where}: {stored.get(where)} instead of"
-            f" {offsets[where]}; somebody else writes them. The journal is kept"
+            f"{len(wrong)} offsets of {plan.group} are not what was written, e.g. {where}:"
+            f" {stored.get(where)} instead of {offsets[where]}; somebody else writes them. The journal is kept"
         )

@@ -42,12 +42,19 @@ class ZooKeeperStore:
 
     def read(self, group: str) -> Positions:
         """All that are stored; negative ones mean none, to consumers too."""
-        return {where: offset for where, offset in read_group(self._zookeeper, group).stored_offsets().items() if offset >= 0}
+        return {
+            where: offset
+            for where, offset in read_group(self._zookeeper, group).stored_offsets().items()
+            if offset >= 0
+        }
 
     def write(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
         """As a consumer does."""
         self._zookeeper.update_many(
-            {GroupTopicPaths(group, topic).offset(number): encode_offset(offset) for (topic, number), offset in offsets.items()},
+            {
+                GroupTopicPaths(group, topic).offset(number): encode_offset(offset)
+                for (topic, number), offset in offsets.items()
+            },
             protected=True,
         )
 
@@ -85,7 +92,9 @@ class KafkaStore:
     def remove(self, group: str, partitions: Collection[TopicAndPartition]) -> None:
         """All or nothing: brokers before 2.4 delete whole groups only."""
         if partitions and set(partitions) != set(self.read(group)):
-            raise IllegalArgumentException(f"Kafka forgets whole groups only: some offsets of {group} would have to stay")
+            raise IllegalArgumentException(
+                f"Kafka forgets whole groups only: some offsets of {group} would have to stay"
+            )
         if partitions:
             self._groups.delete(group)
 
