@@ -16,7 +16,11 @@ from fetcher.errors import MalformedResponseException
 
 _MODULES = {
     "ApiVersions": "kafka.protocol.metadata",
+    "DeleteGroups": "kafka.protocol.admin",
+    "DeleteRecords": "kafka.protocol.admin",
+    "DescribeGroups": "kafka.protocol.admin",
     "FindCoordinator": "kafka.protocol.metadata",
+    "ListGroups": "kafka.protocol.admin",
     "ListOffsets": "kafka.protocol.consumer",
     "Metadata": "kafka.protocol.metadata",
     "OffsetCommit": "kafka.protocol.consumer",

@@ -1,0 +1,229 @@
+"""Trees made by hand, a fault in each, and a healthy group of real consumers, of which nothing is to be said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conformance.group import Group, fresh
+from tests.tools.conftest import Consumed, Run
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.scala import ScalaConsumer
+from zkconsumer.testing.waiting import eventually
+
+
+class Tree:
+    """A group as a healthy one looks: two members, an ephemeral node each, three partitions, offsets within the log."""
+
+    def __init__(self, group: Group, topic: str) -> None:
+        self.group, self.topic = group, topic
+        self.members = {name: self.registration({topic: 1}) for name in ("a", "b")}
+        self.owners = {0: f"{group.name}_a-0", 1: f"{group.name}_a-0", 2: f"{group.name}_b-0"}
+        self.offsets = {0: "3", 1: "0", 2: "0"}
+        self.persistent: set[str] = set()
+
+    def registration(self, subscription: dict[str, int], pattern: str = "static", **more: object) -> str:
+        content = {"version": 1, "subscription": subscription, "pattern": pattern, "timestamp": "1794980898565", **more}
+        return json.dumps(content)
+
+    def write(self) -> None:
+        client, path = self.group.client, self.group.path
+        for name, text in self.members.items():
+            node = f"{path}/ids/{self.group.name}_{name}"
+            client.create(node, text.encode(), ephemeral=name not in self.persistent, makepath=True)
+        for partition, text in self.owners.items():
+            client.create(f"{path}/owners/{self.topic}/{partition}", text.encode(), ephemeral=True, makepath=True)
+        for partition, text in self.offsets.items():
+            client.create(f"{path}/offsets/{self.topic}/{partition}", text.encode(), makepath=True)
+
+    def remove(self) -> None:
+        self.group.client.delete(self.group.path, recursive=True)
+
+
+def numeric_timestamp(tree: Tree) -> None:
+    tree.members["b"] = tree.registration({tree.topic: 1}, timestamp=1794980898565)
+
+
+def pykafka(tree: Tree) -> None:
+    tree.members["b"] = tree.topic
+
+
+def no_pattern(tree: Tree) -> None:
+    tree.members["b"] = json.dumps({"version": 1, "subscription": {tree.topic: 1}})
+
+
+def kafka_node(tree: Tree) -> None:
+    tree.members["b"] = tree.registration({tree.topic: 1, "another": 1}, "white_list")
+
+
+def no_streams(tree: Tree) -> None:
+    tree.members["b"] = tree.registration({tree.topic: 0})
+
+
+def left_for_ever(tree: Tree) -> None:
+    tree.persistent.add("b")
+
+
+def dead_owner(tree: Tree) -> None:
+    tree.owners[2] = f"{tree.group.name}_gone-0"
+
+
+def foreign_owner(tree: Tree) -> None:
+    tree.owners[2] = "host:8d5a"
+
+
+def owner_without_subscription(tree: Tree) -> None:
+    tree.owners[2] = f"{tree.group.name}_b-7"
+
+
+def no_owner(tree: Tree) -> None:
+    del tree.owners[1]
+
+
+def other_owner(tree: Tree) -> None:
+    tree.owners[1] = f"{tree.group.name}_b-0"
+
+
+def beyond_the_log(tree: Tree) -> None:
+    tree.offsets[0] = "4"
+
+
+def no_number(tree: Tree) -> None:
+    tree.offsets[0] = "abc"
+
+
+def no_partition(tree: Tree) -> None:
+    tree.offsets[9] = "0"
+
+
+def no_fault(tree: Tree) -> None:
+    """The tree as it is."""
+
+
+FAULTS: dict[Callable[[Tree], None], tuple[set[str], str]] = {
+    no_fault: (set(), ""),
+    numeric_timestamp: ({"registration-number-too-large"}, "ids/{group}_b"),
+    pykafka: ({"registration-unreadable"}, "ids/{group}_b"),
+    no_pattern: ({"registration-unreadable"}, "ids/{group}_b"),
+    kafka_node: ({"registration-many-patterns"}, "ids/{group}_b"),
+    no_streams: ({"registration-unreadable"}, "ids/{group}_b"),
+    left_for_ever: ({"member-never-leaves", "owner-of-another-session"}, "ids/{group}_b"),
+    dead_owner: ({"owner-not-a-member"}, "owners/{topic}/2"),
+    foreign_owner: ({"owner-no-thread"}, "owners/{topic}/2"),
+    owner_without_subscription: ({"owner-not-subscribed", "owner-differs"}, "owners/{topic}/2"),
+    no_owner: ({"partition-without-owner"}, "owners/{topic}/1"),
+    other_owner: ({"owner-differs"}, "owners/{topic}/1"),
+    beyond_the_log: ({"offset-beyond-log"}, "offsets/{topic}/0"),
+    no_number: ({"offset-unreadable"}, "offsets/{topic}/0"),
+    no_partition: ({"offset-of-no-partition"}, "offsets/{topic}/9"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_each_fault_is_found_and_nothing_else(
+    run: Run, consumed: Consumed, group: Group, fault: Callable[[Tree], None]
+) -> None:
+    """With the node, a reason, what to do, and exit code 3; the tree without a fault gives none, and 0."""
+    tree = Tree(group, consumed.topic)
+    fault(tree)
+    tree.write()
+    try:
+        ours = run("doctor", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", group.name, "--json")
+    finally:
+        tree.remove()
+
+    findings = json.loads(ours.stdout)
+    expected, where = FAULTS[fault]
+    assert {finding["fault"] for finding in findings} == expected
+    assert ours.code == (3 if expected else 0)
+    if expected:
+        assert findings[0]["path"] == f"{group.path}/{where}".format(group=group.name, topic=consumed.topic)
+        assert all(finding["reason"] and finding["advice"] and finding["group"] == group.name for finding in findings)
+
+
+def test_other_numbers_of_streams_under_round_robin(run: Run, consumed: Consumed, group: Group) -> None:
+    """Topics with other numbers of streams: a fault under round robin, and none under range."""
+    tree = Tree(group, consumed.topic)
+    tree.members["a"] = tree.registration({consumed.topic: 1, "another": 2})
+    tree.members["b"] = tree.registration({consumed.topic: 1, "another": 2})
+    tree.write()
+    where = ("doctor", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", group.name, "--json")
+    try:
+        by_range = run(*where)
+        by_round_robin = run(*where, "--partition.assignment.strategy", "roundrobin")
+    finally:
+        tree.remove()
+
+    assert json.loads(by_range.stdout) == []
+    assert [finding["fault"] for finding in json.loads(by_round_robin.stdout)] == ["round-robin-differs"]
+
+
+def test_retries_that_end_before_a_session_does(run: Run, consumed: Consumed, tmp_path: object) -> None:
+    """From the members' settings: 4 x 2000 ms are enough for a session of 6 s, 2 x 1000 ms are not."""
+    from pathlib import Path
+
+    file = Path(str(tmp_path)) / "consumer.properties"
+    where = ("doctor", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", consumed.group.name)
+
+    file.write_text("group.id=g\n")
+    enough = run(*where, "--consumer.config", str(file), "--json")
+    file.write_text("rebalance.max.retries=2\nrebalance.backoff.ms=1000\n")
+    short = run(*where, "--consumer.config", str(file), "--json")
+
+    assert (enough.code, json.loads(enough.stdout)) == (0, [])
+    assert [finding["fault"] for finding in json.loads(short.stdout)] == ["session-outlasts-retries"]
+
+
+def test_a_group_of_real_members_is_healthy(run: Run, consumed: Consumed) -> None:
+    """Two real Scala consumers, and what the screen says."""
+    group, topic = Group(consumed.group.client, fresh("healthy")), consumed.topic
+    where = consumed.kafka.zookeeper_connect
+    with (
+        ScalaConsumer(where, group.name, {topic: 2}, version="0.8.2.2", consumer_id="c1") as first,
+        ScalaConsumer(where, group.name, {topic: 1}, version="0.8.2.2", consumer_id="c2"),
+    ):
+        owners = {0: f"{group.name}_c1-0", 1: f"{group.name}_c1-1", 2: f"{group.name}_c2-0"}
+        eventually(lambda: group.owners(topic) == owners, timeout_s=60)
+        first.commit_offsets()
+        ours = run("doctor", "--zookeeper", where, "--group", group.name)
+
+    assert (ours.stdout, ours.code) == (f"{group.name}: nothing is wrong\n", 0)
+
+
+def test_offsets_behind_retention_and_groups_in_both_worlds(
+    run: Run, kafka_1_1: KafkaCluster, client_1_1: KazooClient
+) -> None:
+    """On a broker that can delete records, with a new consumer in a group of the same name."""
+    from kafka import KafkaConsumer
+
+    group, topic = Group(client_1_1, fresh("both")), fresh("t")
+    kafka_1_1.create_topic(topic, partitions=1)
+    kafka_1_1.produce(topic, [b"a", b"b", b"c"], partition=0)
+    kafka_1_1.delete_records(topic, before={0: 2})
+    tree = Tree(group, topic)
+    tree.owners, tree.offsets = {0: f"{group.name}_a-0"}, {0: "1"}
+    tree.write()
+    consumer = KafkaConsumer(
+        topic, group_id=group.name, bootstrap_servers=kafka_1_1.bootstrap_servers, auto_offset_reset="earliest"
+    )
+    try:
+        eventually(lambda: bool(consumer.poll(timeout_ms=200)), timeout_s=60)
+        consumer.commit()
+        ours = run("doctor", "--zookeeper", kafka_1_1.zookeeper_connect, "--group", group.name, "--json")
+    finally:
+        consumer.close()
+        tree.remove()
+
+    assert {finding["fault"] for finding in json.loads(ours.stdout)} == {
+        "offset-behind-retention", "members-in-both-worlds", "offsets-in-both-worlds",
+    }  # fmt: skip
+
+
+def test_a_group_that_is_not_there_is_no_healthy_one(run: Run, consumed: Consumed) -> None:
+    ours = run("doctor", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", "nogroup")
+
+    assert (ours.code, ours.stdout) == (1, "")
+    assert "there is no group nogroup in ZooKeeper" in ours.stderr

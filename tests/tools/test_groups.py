@@ -1,0 +1,154 @@
+"""Groups of both worlds, next to kafka-consumer-groups of 1.1.1 on the same broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conformance.group import Group, fresh
+from tests.tools.conftest import Run
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.tools import consumer_group_command, run_tool
+from zkconsumer.testing.waiting import eventually
+
+
+class Both(NamedTuple):
+    """A name that is a group in ZooKeeper, without members, and one in Kafka, with one."""
+
+    group: Group
+    topic: str
+    kafka: KafkaCluster
+    consumer: Any
+
+
+@pytest.fixture
+def both(kafka_1_1: KafkaCluster, client_1_1: KazooClient) -> Iterator[Both]:
+    from kafka import KafkaConsumer
+
+    group, topic = Group(client_1_1, fresh("both")), fresh("t")
+    kafka_1_1.create_topic(topic, partitions=2)
+    kafka_1_1.produce(topic, [b"a", b"b", b"c"], partition=0)
+    group.put("ids", "")
+    group.put(f"owners/{topic}", "")
+    group.put(f"offsets/{topic}/0", "2")
+    consumer = KafkaConsumer(
+        topic, group_id=group.name, bootstrap_servers=kafka_1_1.bootstrap_servers, auto_offset_reset="earliest",
+        client_id="someone",
+    )  # fmt: skip
+    try:
+        eventually(lambda: bool(consumer.poll(timeout_ms=200)), timeout_s=60)
+        consumer.commit()
+        yield Both(group, topic, kafka_1_1, consumer)
+    finally:
+        consumer.close()
+
+
+def test_a_group_is_described_as_the_original_does_in_each_world(run: Run, both: Both) -> None:
+    """O7: the columns of 1.1, to the last blank: offsets, members, members with partitions, state."""
+    kafka = ["--bootstrap-server", both.kafka.bootstrap_servers]
+    for options in ([], ["--members"], ["--members", "--verbose"], ["--state"]):
+        theirs = consumer_group_command(*kafka, "--describe", "--group", both.group.name, *options)
+        ours = run("groups", "describe", *kafka, "--group", both.group.name, *options)
+
+        assert sorted(ours.stdout.splitlines()) == sorted(theirs.stdout.splitlines()), options
+        assert ours.code == 0
+
+
+def test_a_group_of_zookeeper_is_described_as_the_original_does(run: Run, both: Both) -> None:
+    """O7: Kafka's offsets come first, as there."""
+    old = ["--zookeeper", both.kafka.zookeeper_connect]
+
+    theirs = consumer_group_command(*old, "--describe", "--group", both.group.name)
+    ours = run("groups", "describe", *old, "--group", both.group.name)
+
+    assert ours.stdout == theirs.stdout
+    assert ours.stderr == f"Group '{both.group.name}' in ZooKeeper has no active members.\n"
+
+
+def test_both_worlds_are_listed_and_named(run: Run, both: Both) -> None:
+    servers = ["--zookeeper", both.kafka.zookeeper_connect, "--bootstrap-server", both.kafka.bootstrap_servers]
+
+    listed = run("groups", "list", *servers, "--json")
+    shown = run("groups", "list", *servers)
+    described = run("groups", "describe", *servers, "--group", both.group.name, "--json")
+
+    assert {"group": both.group.name, "in": ["zookeeper", "kafka"]} in json.loads(listed.stdout)
+    assert both.group.name in shown.stderr.partition("in both worlds: ")[2]
+    old, new = json.loads(described.stdout)
+    assert (old["in"], old["members"], new["in"], new["members"], new["state"]) == (
+        "zookeeper", 0, "kafka", 1, "Stable",
+    )  # fmt: skip
+    assert [(row["partition"], row["current_offset"], row["lag"]) for row in new["partitions"]] == [
+        (0, 3, 0),
+        (1, 0, 0),
+    ]
+    assert f"Group '{both.group.name}' is in both worlds." in described.stderr
+
+
+def test_a_live_group_is_not_deleted_and_a_dead_one_is(run: Run, both: Both) -> None:
+    """In neither world while one of them has members; then in both."""
+    servers = ["--zookeeper", both.kafka.zookeeper_connect, "--bootstrap-server", both.kafka.bootstrap_servers]
+    name = both.group.name
+
+    live = run("groups", "delete", *servers, "--group", name)
+    assert live == (1, f"Error: Delete for group '{name}' failed because its consumers are still active.\n", "")
+    assert both.group.offsets(both.topic) == {0: "2"}
+
+    both.consumer.close()
+    deleted = run("groups", "delete", *servers, "--group", name)
+    again = run("groups", "delete", *servers, "--group", name)
+    assert deleted == (
+        0,
+        f"Deleted all consumer group information for group '{name}' in zookeeper.\n"
+        f"Deletion of requested consumer groups ('{name}') was successful.\n",
+        "",
+    )
+    assert again == (1, f"Error: Delete for group '{name}' failed because group does not exist.\n", "")
+    assert both.group.client.exists(both.group.path) is None
+
+
+def test_records_are_deleted_as_the_original_does(run: Run, kafka_1_1: KafkaCluster, tmp_path: Path) -> None:
+    """Seed 003's file, with its keys spelt as the tool wants them."""
+    file, lines = tmp_path / "delete.json", {}
+    for who in ("theirs", "ours"):
+        topic = fresh("t")
+        kafka_1_1.create_topic(topic, partitions=2)
+        kafka_1_1.produce(topic, [b"a", b"b", b"c"], partition=0)
+        kafka_1_1.produce(topic, [b"d", b"e"], partition=1)
+        asked = [{"topic": topic, "partition": 0, "offset": 2}, {"topic": topic, "partition": 1, "offset": -1}]
+        file.write_text(json.dumps({"partitions": asked, "version": 1}))
+        arguments = ["--bootstrap-server", kafka_1_1.bootstrap_servers, "--offset-json-file", str(file)]
+        if who == "theirs":
+            printed = run_tool("1.1.1", "kafka.admin.DeleteRecordsCommand", *arguments).stdout
+        else:
+            printed = run("delete-records", *arguments).stdout
+        lines[who] = sorted(printed.replace(topic, "TOPIC").splitlines())
+
+    assert lines["ours"] == lines["theirs"]
+    assert "partition: TOPIC-0\tlow_watermark: 2" in lines["ours"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "The input string is not a valid JSON"),
+        ('{"version":1}', "Missing partitions field"),
+        ('{"version":2,"partitions":[]}', "Not supported version field value 2"),
+        (
+            '{"partitions":[{"topic":"t","partition":0,"offset":1},{"topic":"t","partition":0,"offset":2}]}',
+            "Offset json file contains duplicate topic partitions: t-0",
+        ),
+    ],
+)
+def test_a_file_that_says_nothing_is_refused_in_one_line(run: Run, tmp_path: Path, text: str, reason: str) -> None:
+    file = tmp_path / "delete.json"
+    file.write_text(text)
+
+    ours = run("delete-records", "--bootstrap-server", "127.0.0.1:1", "--offset-json-file", str(file))
+
+    assert ours == (1, "", f"zkconsumer delete-records: {reason}\n")

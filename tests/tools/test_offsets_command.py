@@ -1,0 +1,220 @@
+"""Offsets changed from outside: shown first, refused where it would do harm, journalled, verified, resumed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conformance.group import Group, fresh
+from tests.tools.conftest import Consumed, Ran, Run
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.tools import consumer_offset_checker
+
+ROOT = Path(__file__).parents[2]
+STEPS = ["journal", "write 0", "write 1", "write 2", "verify", "end", "done"]
+
+
+class Offsets:
+    """`offsets("get")`: the command, for one group on one cluster, its journal in a directory of the test."""
+
+    def __init__(self, run: Run, kafka: KafkaCluster, group: str, journal: Path) -> None:
+        self._run, self._kafka, self._group, self._journal = run, kafka, group, journal
+
+    def __call__(self, action: str, *arguments: str) -> Ran:
+        where = (
+            "--zookeeper",
+            self._kafka.zookeeper_connect,
+            "--group",
+            self._group,
+            "--journal-dir",
+            str(self._journal),
+        )
+        return self._run("offsets", action, *where, *arguments)
+
+    def stored(self, store: str) -> dict[int, int]:
+        found = json.loads(self("get", "--store", store, "--json").stdout)
+        return {row["partition"]: row["offset"] for row in found}
+
+
+@pytest.fixture
+def topic(kafka_1_1: KafkaCluster) -> str:
+    topic = fresh("t")
+    kafka_1_1.create_topic(topic, partitions=3)
+    for partition in range(3):
+        kafka_1_1.produce(topic, [b"m"] * 5, partition=partition)
+    return topic
+
+
+@pytest.fixture
+def stopped(client_1_1: KazooClient, topic: str) -> Group:
+    """A group without members that stands at 3, 4 and 5 of five messages each."""
+    group = Group(client_1_1, fresh("group"))
+    for partition in range(3):
+        group.put(f"offsets/{topic}/{partition}", str(3 + partition))
+    return group
+
+
+@pytest.fixture
+def offsets(run: Run, kafka_1_1: KafkaCluster, stopped: Group, tmp_path: Path) -> Offsets:
+    return Offsets(run, kafka_1_1, stopped.name, tmp_path / "journal")
+
+
+def test_nothing_is_changed_without_being_told(offsets: Offsets, stopped: Group, topic: str, tmp_path: Path) -> None:
+    shown = offsets("set", f"{topic}:0=4")
+    done = offsets("set", f"{topic}:0=4", "--execute")
+
+    assert shown.stderr == "nothing was changed: --execute does it\n"
+    assert [line.split() for line in shown.stdout.splitlines()][1] == [topic, "0", "3", "4", "1"]
+    assert done.stdout.endswith(f"1 offsets of {stopped.name} in zookeeper written and read back\n")
+    assert stopped.offsets(topic) == {0: "4", 1: "4", 2: "5"}
+    assert list((tmp_path / "journal").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("position", "reason"),
+    [
+        ("0=6", "6 is off by one: the log ends at 5, which is the next offset to consume"),
+        ("0=9", "9 is beyond the log, which ends at 5"),
+        ("0=2", "from 3 back to 2; --allow-backwards if that is meant"),
+        ("7=0", "its log cannot be asked: [{topic},7] has no leader"),
+    ],
+)
+def test_what_would_do_harm_is_refused(
+    offsets: Offsets, stopped: Group, topic: str, position: str, reason: str
+) -> None:
+    """Also with --execute, with exit code 1, and nothing is written."""
+    ours = offsets("set", f"{topic}:{position}", "--execute")
+
+    assert (ours.code, ours.stderr) == (
+        1, f"refused: [{topic},{position.partition('=')[0]}]: {reason.format(topic=topic)}\n"
+    )  # fmt: skip
+    assert stopped.offsets(topic) == {0: "3", 1: "4", 2: "5"}
+
+
+def test_offsets_of_a_live_group_stay(run: Run, consumed: Consumed, tmp_path: Path) -> None:
+    """A real member on 0.8.2.2; unless told."""
+    ours = Offsets(run, consumed.kafka, consumed.group.name, tmp_path)("set", f"{consumed.topic}:1=1", "--execute")
+
+    assert (ours.code, consumed.group.offsets(consumed.topic)[1]) == (1, "2")
+    assert f"group {consumed.group.name} has members (zookeeper)" in ours.stderr
+
+
+def test_rewinding(offsets: Offsets, stopped: Group, topic: str) -> None:
+    """By a number, never before the beginning; to a time later than all; to the ends."""
+    seen = []
+    for how in (["--by", "4"], ["--to-latest"], ["--to-earliest"], ["--to-time", "4102444800000"], ["--to-time", "1"]):
+        assert offsets("rewind", *how, "--execute").code == 0
+        seen.append(list(stopped.offsets(topic).values()))
+
+    assert [sorted(map(int, row)) for row in seen] == [[0, 0, 1], [5, 5, 5], [0, 0, 0], [5, 5, 5], [0, 0, 0]]
+
+
+def test_copying_and_renaming(offsets: Offsets, stopped: Group, topic: str) -> None:
+    copy, renamed = Group(stopped.client, fresh("copy")), Group(stopped.client, fresh("renamed"))
+
+    assert offsets("copy", "--to-group", copy.name, "--execute").code == 0
+    assert offsets("rename", "--to-group", renamed.name, "--execute").code == 0
+
+    assert copy.offsets(topic) == renamed.offsets(topic) == {0: "3", 1: "4", 2: "5"}
+    assert stopped.offsets(topic) == {}
+
+
+def test_migrating_there_and_back(offsets: Offsets, stopped: Group, topic: str) -> None:
+    """What differs is told before, nothing after; backwards only if told."""
+    before = offsets("diff", "--json")
+    migrated = offsets("migrate", "--execute")
+    after = offsets("diff")
+    stopped.put(f"offsets/{topic}/0", "5")
+    back = offsets("migrate", "--from", "kafka", "--to", "zookeeper", "--execute")
+    told = offsets("migrate", "--from", "kafka", "--to", "zookeeper", "--execute", "--allow-backwards")
+
+    assert [(row["zookeeper"], row["kafka"]) for row in json.loads(before.stdout)] == [(3, None), (4, None), (5, None)]
+    assert (before.code, migrated.code, after) == (3, 0, (0, "", ""))
+    assert offsets.stored("kafka") == {0: 3, 1: 4, 2: 5}
+    assert (back.code, told.code) == (1, 0)
+    assert stopped.offsets(topic) == {0: "3", 1: "4", 2: "5"}
+
+
+def test_migrated_offsets_are_seen_by_the_real_checker(run: Run, consumed: Consumed, tmp_path: Path) -> None:
+    """On 0.8.2.2, which reads Kafka's first: ZooKeeper's are changed afterwards to tell them apart."""
+    group = Group(consumed.group.client, fresh("migrated"))
+    group.put(f"offsets/{consumed.topic}/0", "2")
+    ours = Offsets(run, consumed.kafka, group.name, tmp_path)("migrate", "--execute")
+    group.put(f"offsets/{consumed.topic}/0", "1")
+
+    theirs = consumer_offset_checker(consumed.kafka.zookeeper_connect, group.name, [consumed.topic])
+
+    assert ours.code == 0
+    assert theirs.stdout.splitlines()[1].split()[3] == "2"
+
+
+@pytest.mark.parametrize("target", ["kafka", "zookeeper"])
+def test_a_migration_killed_at_any_step_is_finished_or_undone(
+    offsets: Offsets,
+    run: Run,
+    kafka_1_1: KafkaCluster,
+    client_1_1: KazooClient,
+    topic: str,
+    tmp_path: Path,
+    target: str,
+) -> None:
+    """Killed before each step in turn: nothing lost, nothing back, and no other change before it is settled."""
+    for step in STEPS:
+        group = Group(client_1_1, fresh("killed"))
+        ours = Offsets(run, kafka_1_1, group.name, tmp_path / "journal")
+        for partition in range(3):
+            group.put(f"offsets/{topic}/{partition}", str(3 + partition))
+        if target == "zookeeper":
+            assert ours("migrate", "--execute").code == 0
+            for partition in range(3):
+                group.put(f"offsets/{topic}/{partition}", "1")
+        command = [
+            sys.executable,
+            "-m",
+            "tests.tools.killed_migration",
+            kafka_1_1.zookeeper_connect,
+            group.name,
+            target,
+        ]
+        ended = subprocess.run([*command, str(tmp_path / "journal"), step], cwd=ROOT, check=False)
+        assert ended.returncode == -signal.SIGKILL
+
+        between = ours.stored(target)
+        blocked = ours("migrate", "--from", "kafka" if target == "zookeeper" else "zookeeper", "--to", target)
+        resumed = ours("resume", "--store", target)
+
+        was = {"kafka": None, "zookeeper": 1}[target]
+        written = {"journal": 0, "write 0": 0, "write 1": 1, "write 2": 2}.get(step, 3)
+        expected = {one: 3 + one if one < written else was for one in range(3)}
+        assert between == {one: offset for one, offset in expected.items() if offset is not None}, step
+        if step in ("journal", "done"):  # nothing was begun, or all was done
+            assert (blocked.code, resumed.stdout) == (0, f"no change of {group.name} in {target} was cut short\n")
+        else:
+            assert (blocked.code, "was cut short" in blocked.stderr) == (1, True), step
+            assert ours.stored(target) == {0: 3, 1: 4, 2: 5}, step
+        assert list((tmp_path / "journal").glob("*.json")) == []
+
+
+def test_a_change_cut_short_can_be_undone(
+    offsets: Offsets, kafka_1_1: KafkaCluster, stopped: Group, topic: str, tmp_path: Path
+) -> None:
+    """What was written is set back; a position that somebody moved on meanwhile stays."""
+    assert offsets("migrate", "--execute").code == 0
+    for partition in range(3):
+        stopped.put(f"offsets/{topic}/{partition}", "1")
+    command = [sys.executable, "-m", "tests.tools.killed_migration", kafka_1_1.zookeeper_connect, stopped.name]
+    subprocess.run([*command, "zookeeper", str(tmp_path / "journal"), "write 2"], cwd=ROOT, check=False)
+    assert stopped.offsets(topic) == {0: "3", 1: "4", 2: "1"}
+    stopped.put(f"offsets/{topic}/1", "5")
+
+    undone = offsets("roll-back")
+
+    assert undone.stdout == f"1 of 3 offsets of {stopped.name} in zookeeper set back and read back\n"
+    assert stopped.offsets(topic) == {0: "1", 1: "5", 2: "1"}
+    assert list((tmp_path / "journal").iterdir()) == []

@@ -1,0 +1,217 @@
+"""The 0.8 tools next to their originals: the same servers, the same arguments, the same bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conformance.group import Group, fresh
+from tests.tools.conftest import Consumed, Run
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.tools import (
+    consumer_offset_checker,
+    export_zk_offsets,
+    import_zk_offsets,
+    run_tool,
+    update_offsets_in_zk,
+    verify_consumer_rebalance,
+)
+
+SUCCESSFUL, FAILED = "Rebalance operation successful !\n", "Rebalance operation failed !\n"
+
+
+def nothing_stored(consumed: Consumed) -> list[str]:
+    """Arguments for a group with an offset directory but one offset missing."""
+    group = Group(consumed.group.client, fresh("holes"))
+    group.put(f"offsets/{consumed.topic}/0", "2")
+    group.put(f"offsets/{consumed.topic}/1", "-1")
+    return ["--group", group.name, "--topic", consumed.topic]
+
+
+def no_directory(consumed: Consumed) -> list[str]:
+    topic = fresh("single")
+    consumed.kafka.create_topic(topic, partitions=1)
+    return ["--group", fresh("nobody"), "--topic", topic]
+
+
+CHECKED: dict[str, Callable[[Consumed], list[str]]] = {
+    "a live group": lambda consumed: ["--group", consumed.group.name, "--broker-info"],
+    "offsets missing": nothing_stored,
+    "no offset directory": no_directory,
+    "unknown group": lambda consumed: ["--group", "nogroup"],
+    "unknown topic": lambda consumed: ["--group", consumed.group.name, "--topic", "no-such-topic"],
+}
+
+
+@pytest.mark.parametrize("case", CHECKED)
+def test_the_offset_checker_prints_what_the_original_prints(run: Run, consumed: Consumed, case: str) -> None:
+    """N1, N2: header, rows, brokers and the line it ends with, byte for byte; exit code 0 in all cases."""
+    arguments = ["--zookeeper", consumed.kafka.zookeeper_connect, *CHECKED[case](consumed)]
+
+    original = run_tool("0.8.2.2", "kafka.tools.ConsumerOffsetChecker", *arguments)
+    ours = run("offset-checker", *arguments)
+
+    assert (ours.stdout, ours.code) == (original.stdout, original.exit_code)
+    assert ours.stderr == ""
+
+
+def test_the_offset_checker_wants_its_group_named(run: Run) -> None:
+    """As the original has it: the first line of standard error, and exit code 1."""
+    ours = run("offset-checker", "--zookeeper", "127.0.0.1:1")
+
+    assert (ours.code, ours.stderr.splitlines()[0]) == (1, 'Missing required argument "[group]"')
+
+
+def test_the_verdict_is_that_of_1_1_1(run: Run, consumed: Consumed) -> None:
+    """N3: balanced, one owner missing, a foreign owner, no members; details as error lines."""
+    client, topic = consumed.group.client, consumed.topic
+    where = ("--zookeeper.connect", consumed.kafka.zookeeper_connect, "--group")
+    registration = client.get(f"{consumed.group.path}/ids/{consumed.group.name}_c1")[0].decode()
+    verdicts = {}
+    for case, owners in {
+        "balanced": {0: "{}_c1-0", 1: "{}_c1-0", 2: "{}_c1-0"},
+        "one missing": {0: "{}_c1-0", 2: "{}_c1-0"},
+        "foreign": {0: "{}_c1-0", 1: "stranger-0", 2: "{}_c1-0"},
+        "no members": {},
+    }.items():
+        group = Group(client, fresh("verified"))
+        if owners:
+            group.put(f"ids/{group.name}_c1", registration)
+        for partition, owner in owners.items():
+            group.put(f"owners/{topic}/{partition}", owner.format(group.name))
+        ours = run("verify-rebalance", *where, group.name, "--exit-code")
+        theirs = verify_consumer_rebalance(consumed.kafka.zookeeper_connect, group.name).stdout
+        verdicts[case] = (ours.stdout, ours.code, theirs)
+        assert ours.stdout == theirs, case
+    live = run("verify-rebalance", *where, consumed.group.name)
+
+    assert {case: code for case, (_, code, _) in verdicts.items()} == {
+        "balanced": 0, "one missing": 1, "foreign": 1, "no members": 0,
+    }  # fmt: skip
+    assert (live.stdout, live.code, live.stderr) == (SUCCESSFUL, 0, "")
+
+
+def test_the_reasons_of_a_failed_verdict_are_told(run: Run, consumed: Consumed) -> None:
+    """N3, N4: in 0.8's words; the exit code stays 0 unless asked for. 0.8.2.2's own verdict is of no use."""
+    group = Group(consumed.group.client, fresh("verified"))
+    group.put(f"ids/{group.name}_c1", f'{{"version":1,"subscription":{{"{consumed.topic}":1}},"pattern":"static"}}')
+
+    ours = run("verify-rebalance", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", group.name)
+
+    assert (ours.stdout, ours.code) == (FAILED, 0)
+
+
+def test_offsets_go_both_ways_between_ours_and_theirs(run: Run, consumed: Consumed, tmp_path: Path) -> None:
+    """N5, N6: our export is theirs, their export is read by our import, ours by theirs; an empty line ends it."""
+    where, name = consumed.kafka.zookeeper_connect, consumed.group.name
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+
+    export_zk_offsets(where, theirs, [name])
+    exported = run("export-zk-offsets", "--zkconnect", where, "--group", name, "--output-file", str(ours))
+
+    assert exported == (0, "", "")
+    assert sorted(ours.read_text().splitlines()) == sorted(theirs.read_text().splitlines())
+    assert len(ours.read_text().splitlines()) == 3
+
+    by_us, by_them = Group(consumed.group.client, fresh("by-us")), Group(consumed.group.client, fresh("by-them"))
+    for file, group in ((theirs, by_us), (ours, by_them)):
+        first, second, third = sorted(file.read_text().replace(name, group.name).splitlines())
+        file.write_text(f"{first}\n{second}1\n\n{third}\n")
+    assert run("import-zk-offsets", "--zkconnect", where, "--input-file", str(theirs)) == (0, "", "")
+    import_zk_offsets(where, ours)
+
+    assert by_us.offsets(consumed.topic) == by_them.offsets(consumed.topic) == {0: "3", 1: "21"}
+
+
+def test_a_line_that_is_no_offset_is_named_before_anything_is_written(
+    run: Run, consumed: Consumed, group: Group, tmp_path: Path
+) -> None:
+    file = tmp_path / "offsets"
+    file.write_text(f"{group.path}/offsets/t/0:5\nnonsense\n")
+
+    ours = run("import-zk-offsets", "--zkconnect", consumed.kafka.zookeeper_connect, "--input-file", str(file))
+
+    assert ours.code == 1
+    assert ours.stderr == (
+        f"zkconsumer import-zk-offsets: {file}, line 2: 'nonsense' is no offset; "
+        "it should be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET\n"
+    )
+    assert group.offsets("t") == {}
+
+
+def test_exporting_a_group_without_offsets_fails_in_one_line(run: Run, consumed: Consumed, tmp_path: Path) -> None:
+    ours = run("export-zk-offsets", "--zkconnect", consumed.kafka.zookeeper_connect, "--group", "nogroup",
+               "--output-file", str(tmp_path / "file"))  # fmt: skip
+
+    assert ours.code == 1
+    assert re.search("/consumers/nogroup/offsets does not exist", ours.stderr)
+
+
+def test_offsets_are_updated_as_the_original_does(
+    run: Run, consumed: Consumed, client_0_8: KazooClient, tmp_path: Path
+) -> None:
+    """N8: the same lines, the same nodes; an unknown topic counts 0; wrong usage is told on standard output."""
+    groups = {"theirs": Group(client_0_8, fresh("theirs")), "ours": Group(client_0_8, fresh("ours"))}
+    files = {}
+    for who, group in groups.items():
+        files[who] = tmp_path / who
+        files[who].write_text(f"group.id={group.name}\nzookeeper.connect={consumed.kafka.zookeeper_connect}\n")
+
+    theirs = update_offsets_in_zk("latest", files["theirs"], consumed.topic)
+    ours = run("update-offsets-in-zk", "latest", str(files["ours"]), consumed.topic)
+
+    assert (ours.stdout, ours.code) == (theirs.stdout, theirs.exit_code)
+    assert (
+        groups["ours"].offsets(consumed.topic) == groups["theirs"].offsets(consumed.topic) == {0: "3", 1: "2", 2: "0"}
+    )
+
+    run("update-offsets-in-zk", "earliest", str(files["ours"]), consumed.topic)
+    unknown = run("update-offsets-in-zk", "earliest", str(files["ours"]), "no-such-topic")
+    usage = run("update-offsets-in-zk", "sideways", str(files["ours"]), consumed.topic)
+
+    assert groups["ours"].offsets(consumed.topic) == {0: "0", 1: "0", 2: "0"}
+    assert unknown == (0, "updated the offset for 0 partitions\n", "")
+    assert usage == (
+        1, "USAGE: kafka.tools.UpdateOffsetsInZK$ [earliest | latest] consumer.properties topic\n", "",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "extra", [["--time", "-1"], ["--time", "-2", "--partitions", "1,0"], ["--time", "-1", "--offsets", "2"]]
+)
+def test_the_offset_shell_prints_what_the_original_prints(
+    run: Run, consumed: Consumed, kafka_0_8: KafkaCluster, extra: list[str]
+) -> None:
+    arguments = ["--broker-list", kafka_0_8.bootstrap_servers, "--topic", consumed.topic, *extra]
+
+    theirs = run_tool("0.8.2.2", "kafka.tools.GetOffsetShell", *arguments)
+    ours = run("get-offset-shell", *arguments)
+
+    assert sorted(ours.stdout.splitlines()) == sorted(theirs.stdout.splitlines())
+    assert len(ours.stdout.splitlines()) == (2 if "--partitions" in extra else 3)
+    assert ours.code == theirs.exit_code == 0
+
+
+def test_the_offset_checker_of_a_group_in_kafka(run: Run, consumed: Consumed, kafka_0_8: KafkaCluster) -> None:
+    """N1: offsets that Kafka keeps come first, as the original has it."""
+    from fetcher.admin import BrokerConnections, parse_bootstrap
+    from fetcher.structs import OffsetAndMetadata, TopicAndPartition
+    from zkconsumer.groups.kafka_group import KafkaGroups
+
+    group = Group(consumed.group.client, fresh("in-kafka"))
+    group.put(f"offsets/{consumed.topic}/0", "1")
+    group.put(f"offsets/{consumed.topic}/1", "1")
+    with BrokerConnections() as connections:
+        groups = KafkaGroups(connections, parse_bootstrap(kafka_0_8.bootstrap_servers))
+        groups.commit(group.name, {TopicAndPartition(consumed.topic, 0): OffsetAndMetadata(2)}, version=1)
+
+    theirs = consumer_offset_checker(consumed.kafka.zookeeper_connect, group.name, [consumed.topic])
+    ours = run("offset-checker", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", group.name,
+               "--topic", consumed.topic)  # fmt: skip
+
+    assert ours.stdout == theirs.stdout
+    assert [line.split()[3] for line in ours.stdout.splitlines()[1:]] == ["2", "1", "-1"]

@@ -1,0 +1,131 @@
+"""Say what is wrong with groups in ZooKeeper, and what will break: each with the node, the reason and what to do.
+
+Reads only. Exit codes: 0 nothing is wrong, 3 something is, 1 it could not be looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.text import Text
+
+from fetcher.admin import BrokerConnections
+from fetcher.errors import KafkaException
+from fetcher.structs import TopicAndPartition
+from zkconsumer import paths
+from zkconsumer.commands.common import read_properties
+from zkconsumer.commands.options import add_server_options, open_zookeeper
+from zkconsumer.config import ConsumerConfig
+from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.groups.cluster import EARLIEST, LATEST, ZooKeeperCluster, log_ends
+from zkconsumer.groups.diagnosis import ERROR, Facts, Finding, RebalanceSettings, diagnose, subscribed_topics
+from zkconsumer.groups.kafka_group import KafkaGroups
+from zkconsumer.groups.zookeeper_group import ZooKeeperGroup, list_groups, read_groups
+from zkconsumer.zookeeper import ZooKeeper
+
+EXAMPLES = """\
+  zkconsumer doctor --zookeeper 127.0.0.1:2181                     all groups
+  zkconsumer doctor --zookeeper 127.0.0.1:2181 --group group1 --consumer.config consumer.properties
+  zkconsumer doctor --zookeeper 127.0.0.1:2181 --json | jq -r '.[].path'"""
+
+SICK = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_server_options(parser, bootstrap=False)
+    parser.add_argument("--group", action="append", help="repeatable (default: all groups)")
+    parser.add_argument("--consumer.config", metavar="FILE", dest="consumer_config",
+                        help="the members' settings: session, retries, assignment strategy")  # fmt: skip
+    parser.add_argument("--partition.assignment.strategy", choices=("range", "roundrobin"), dest="strategy",
+                        help="how members share partitions (default: as in FILE, else range)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="findings as a JSON array")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings, strategy = _settings(arguments)
+    findings: dict[str, list[Finding]] = {}
+    with open_zookeeper(arguments) as zookeeper, BrokerConnections() as connections:
+        names = arguments.group or sorted(list_groups(zookeeper))
+        groups = read_groups(zookeeper, names)
+        missing = [name for name, group in groups.items() if not group.exists]
+        if missing:
+            raise IllegalArgumentException(
+                f"there is no group {missing[0]} in ZooKeeper; `zkconsumer groups list` tells"
+            )
+        for name, group in groups.items():
+            findings[name] = diagnose(_facts(zookeeper, connections, group, settings, strategy))
+    if arguments.json:
+        print(
+            json.dumps([{"group": name, **asdict(one)} for name, found in findings.items() for one in found], indent=2)
+        )
+    else:
+        _print(findings)
+    return SICK if any(findings.values()) else 0
+
+
+def _settings(arguments: argparse.Namespace) -> tuple[RebalanceSettings | None, str]:
+    if arguments.consumer_config is None:
+        return None, arguments.strategy or "range"
+    properties = read_properties(arguments.consumer_config)
+    config = ConsumerConfig.from_properties({"zookeeper.connect": "unused", "group.id": "unused", **properties})
+    found = RebalanceSettings(
+        config.rebalance_max_retries, config.rebalance_backoff_ms, config.zookeeper_session_timeout_ms
+    )
+    return found, arguments.strategy or config.partition_assignment_strategy
+
+
+def _facts(
+    zookeeper: ZooKeeper,
+    connections: BrokerConnections,
+    group: ZooKeeperGroup,
+    settings: RebalanceSettings | None,
+    strategy: str,
+) -> Facts:
+    cluster = ZooKeeperCluster(zookeeper)
+    topics = zookeeper.children(paths.BROKER_TOPICS) or []
+    concerned = subscribed_topics(group, topics) | {*group.owner_topics, *group.offset_topics}
+    partitions_of = cluster.partitions_of(concerned)
+    stored = [where for where in group.offsets if where.partition in partitions_of[where.topic]]
+    members, offsets = _in_kafka(connections, cluster, group.name, stored)
+    return Facts(
+        group=group,
+        topics=topics,
+        partitions_of=partitions_of,
+        begins=log_ends(connections, cluster, stored, EARLIEST),
+        ends=log_ends(connections, cluster, stored, LATEST),
+        strategy=strategy,
+        settings=settings,
+        kafka_members=members,
+        kafka_offsets=offsets,
+    )
+
+
+def _in_kafka(
+    connections: BrokerConnections, cluster: ZooKeeperCluster, name: str, partitions: list[TopicAndPartition]
+) -> tuple[list[str], dict[TopicAndPartition, int]]:
+    """Nothing if brokers are too old to have groups, or away: ZooKeeper alone can be looked at too."""
+    groups = KafkaGroups(connections, cluster.brokers())
+    try:
+        members = [member.consumer_id for member in groups.describe(name).members]
+    except KafkaException:
+        members = []
+    try:
+        stored = groups.stored(name, partitions)
+    except KafkaException:
+        stored = {}
+    return members, {where: one.offset for where, one in stored.items() if one.offset >= 0 and not one.error_code}
+
+
+def _print(findings: dict[str, list[Finding]]) -> None:
+    console = Console(highlight=False)
+    for name, found in findings.items():
+        console.print(Text(f"{name}: ", "bold") + Text(f"{len(found)} findings" if found else "nothing is wrong"))
+        for one in found:
+            colour = "red" if one.severity == ERROR else "yellow"
+            console.print(Text(f"  {one.severity} ", colour) + Text(one.fault, "bold"))
+            console.print(Text(f"    {one.path}"), soft_wrap=True)
+            console.print(Text(f"    {one.reason}"), soft_wrap=True)
+            console.print(Text(f"    -> {one.advice}"), soft_wrap=True)

@@ -1,0 +1,300 @@
+"""List, describe and delete groups, in ZooKeeper and in Kafka alike (0.9 and later: kafka-consumer-groups.sh).
+
+--zookeeper shows groups of the old consumer, --bootstrap-server those of the new one; both together show both, and say
+which group is where. Exit codes: 0 done, 1 failed, no such group, or a live group that was not deleted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+
+from fetcher.admin import BrokerConnections
+from fetcher.errors import KafkaException
+from fetcher.structs import TopicAndPartition
+from zkconsumer import paths
+from zkconsumer.commands.common import FAILED, delete_subtree
+from zkconsumer.commands.options import add_server_options, bootstrap_servers, open_zookeeper, zookeeper_connect
+from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.groups.cluster import BrokerCluster, ZooKeeperCluster, all_partitions, log_ends
+from zkconsumer.groups.description import (
+    OffsetRow,
+    format_members,
+    format_offsets,
+    format_state,
+    kafka_rows,
+    zookeeper_rows,
+)
+from zkconsumer.groups.kafka_group import DEAD, EMPTY, KafkaGroup, KafkaGroups, KafkaMember
+from zkconsumer.groups.subscriptions import subscription_of
+from zkconsumer.groups.zookeeper_group import ZooKeeperGroup, list_groups, read_group
+from zkconsumer.paths import GroupPaths
+from zkconsumer.zookeeper import ZooKeeper
+
+EXAMPLES = """\
+  zkconsumer groups list --zookeeper 127.0.0.1:2181 --bootstrap-server 127.0.0.1:9092
+  zkconsumer groups describe --zookeeper 127.0.0.1:2181 --group group1 --watch 2
+  zkconsumer groups describe --bootstrap-server 127.0.0.1:9092 --group group2 --members --verbose
+  zkconsumer groups delete --zookeeper 127.0.0.1:2181 --group group1"""
+
+ZOOKEEPER, KAFKA = "zookeeper", "kafka"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="list|describe|delete", required=True)
+    for name, summary in (
+        ("list", "names, and where each group is"),
+        ("describe", "offsets, members or state of a group"),
+        ("delete", "all a group has; refused while it has members"),
+    ):
+        action = actions.add_parser(name, help=summary, description=f"{name}: {summary}.")
+        add_server_options(action)
+        if name != "delete":
+            action.add_argument("--json", action="store_true")
+        if name != "list":
+            action.add_argument("--group", required=True, action="append" if name == "delete" else "store")
+        if name == "describe":
+            views = action.add_mutually_exclusive_group()
+            views.add_argument("--offsets", action="store_const", const="offsets", dest="view", default="offsets")
+            views.add_argument("--members", action="store_const", const="members", dest="view")
+            views.add_argument("--state", action="store_const", const="state", dest="view")
+            action.add_argument("--verbose", action="store_true", help="with --members: their partitions")
+            action.add_argument("--watch", metavar="SECONDS", type=float, help="again and again, until Ctrl-C")
+
+
+@dataclass(frozen=True)
+class Worlds:
+    """What was named on the command line; at least one is there."""
+
+    connections: BrokerConnections
+    zookeeper: ZooKeeper | None
+    kafka: KafkaGroups | None
+    brokers: BrokerCluster | None
+
+
+def run(arguments: argparse.Namespace) -> int:
+    with ExitStack() as stack:
+        worlds = _open(arguments, stack)
+        if arguments.action == "list":
+            return _list(worlds, arguments)
+        if arguments.action == "delete":
+            return max(_delete(worlds, name) for name in arguments.group)
+        if not arguments.watch:
+            return _describe(worlds, arguments)
+        return _watch(worlds, arguments)
+
+
+def _open(arguments: argparse.Namespace, stack: ExitStack) -> Worlds:
+    bootstrap = bootstrap_servers(arguments)
+    if bootstrap is None and zookeeper_connect(arguments) is None:
+        raise IllegalArgumentException("where are the groups? Give --zookeeper, --bootstrap-server, or both")
+    connections = stack.enter_context(BrokerConnections())
+    zookeeper = stack.enter_context(open_zookeeper(arguments)) if zookeeper_connect(arguments) else None
+    if bootstrap is None:
+        return Worlds(connections, zookeeper, None, None)
+    cluster = BrokerCluster(connections, bootstrap)
+    return Worlds(connections, zookeeper, KafkaGroups(connections, cluster.brokers()), cluster)
+
+
+# --- list ---
+
+
+def _list(worlds: Worlds, arguments: argparse.Namespace) -> int:
+    where: dict[str, list[str]] = {}
+    for name in list_groups(worlds.zookeeper) if worlds.zookeeper else ():
+        where.setdefault(name, []).append(ZOOKEEPER)
+    for name in worlds.kafka.names() if worlds.kafka else ():
+        where.setdefault(name, []).append(KAFKA)
+    if arguments.json:
+        print(json.dumps([{"group": name, "in": places} for name, places in sorted(where.items())], indent=2))
+        return 0
+    both = worlds.zookeeper is not None and worlds.kafka is not None
+    width = max(map(len, where), default=0)
+    for name, places in where.items():
+        print(f"{name:<{width}}  {' and '.join(places)}" if both else name)  # of one world, as the original
+    twice = sorted(name for name, places in where.items() if len(places) > 1)
+    if twice:
+        print(f"in both worlds: {', '.join(twice)}", file=sys.stderr)
+    return 0
+
+
+# --- describe ---
+
+
+def _watch(worlds: Worlds, arguments: argparse.Namespace) -> int:
+    console, never = Console(), threading.Event()
+    while True:
+        if console.is_terminal:
+            console.clear()
+        code = _describe(worlds, arguments)
+        sys.stdout.flush()
+        if code:
+            return code
+        never.wait(arguments.watch)
+
+
+def _describe(worlds: Worlds, arguments: argparse.Namespace) -> int:
+    name: str = arguments.group
+    found: list[dict[str, Any]] = []
+    lines: list[str] = []
+    if worlds.zookeeper is not None and (old := read_group(worlds.zookeeper, name)).exists:
+        print(f"Group '{name}' in ZooKeeper{'' if old.is_live else ' has no active members'}.", file=sys.stderr)
+        found.append(_old_as_json(worlds, old, arguments))
+        lines += ["", *_old_lines(worlds, old, arguments)]
+    if worlds.kafka is not None:
+        new = worlds.kafka.describe(name)
+        offsets = _kafka_offsets(worlds.kafka, name)
+        if new.state != DEAD or offsets:
+            _tell_state(new)
+            found.append(_new_as_json(worlds, new, offsets, arguments))
+            lines += ["", *_new_lines(worlds, new, offsets, arguments)]
+    if not found:
+        print(f"Error: Consumer group '{name}' does not exist.")
+        return FAILED
+    if len(found) > 1:
+        print(f"Group '{name}' is in both worlds.", file=sys.stderr)
+    print(json.dumps(found, indent=2) if arguments.json else "\n".join(lines))
+    return 0
+
+
+def _tell_state(group: KafkaGroup) -> None:
+    if group.state == EMPTY:
+        print(f"Consumer group '{group.name}' has no active members.", file=sys.stderr)
+    elif group.state in ("PreparingRebalance", "CompletingRebalance", "AwaitingSync"):
+        print(f"Warning: Consumer group '{group.name}' is rebalancing.", file=sys.stderr)
+
+
+def _old_rows(worlds: Worlds, group: ZooKeeperGroup) -> list[OffsetRow]:
+    """Topics that have owners, as the original, and those that have offsets only, which it does not show."""
+    assert worlds.zookeeper is not None
+    cluster = ZooKeeperCluster(worlds.zookeeper)
+    topics = list(dict.fromkeys([*group.owner_topics, *group.offset_topics]))
+    partitions = all_partitions(cluster.partitions_of(topics))
+    offsets = group.stored_offsets()
+    try:
+        kafka = KafkaGroups(worlds.connections, cluster.brokers()).stored(group.name, partitions)
+        offsets |= {where: one.offset for where, one in kafka.items() if one.offset >= 0 and not one.error_code}
+    except KafkaException as error:
+        print(f"offsets in Kafka are not known: {error}", file=sys.stderr)
+    names = worlds.zookeeper.children(paths.BROKER_TOPICS) or []
+    topics_of = {one: sorted(subscription_of(group, one).threads_by_topic(names)) for one in group.members}
+    return list(
+        zookeeper_rows(group, partitions, offsets, log_ends(worlds.connections, cluster, partitions), topics_of)
+    )
+
+
+def _old_members(group: ZooKeeperGroup) -> list[KafkaMember]:
+    owned: dict[str, list[TopicAndPartition]] = {consumer_id: [] for consumer_id in group.members}
+    for where, text in group.owner_texts().items():
+        consumer_id = text.rpartition("-")[0] or text
+        owned.setdefault(consumer_id, []).append(where)
+    return [
+        KafkaMember(consumer_id, "-", _host_of(group.name, consumer_id), tuple(sorted(partitions)))
+        for consumer_id, partitions in sorted(owned.items())
+        if consumer_id in group.members
+    ]
+
+
+def _host_of(group: str, consumer_id: str) -> str:
+    """From an id made up by the consumer: GROUP_HOST-MS-HEX."""
+    parts = consumer_id.removeprefix(f"{group}_").rsplit("-", 2)
+    return parts[0] if len(parts) == 3 and parts[1].isdigit() else "-"
+
+
+def _old_state(group: ZooKeeperGroup) -> str:
+    return "Active" if group.is_live else EMPTY
+
+
+def _old_lines(worlds: Worlds, group: ZooKeeperGroup, arguments: argparse.Namespace) -> list[str]:
+    if arguments.view == "members":
+        return format_members(_old_members(group), verbose=arguments.verbose)
+    if arguments.view == "state":
+        return format_state("ZooKeeper", "-", _old_state(group), len(group.members))
+    return format_offsets(_old_rows(worlds, group), with_hosts=False)
+
+
+def _old_as_json(worlds: Worlds, group: ZooKeeperGroup, arguments: argparse.Namespace) -> dict[str, Any]:
+    head = {"group": group.name, "in": ZOOKEEPER, "state": _old_state(group), "members": len(group.members)}
+    return head | _details(arguments, lambda: _old_rows(worlds, group), _old_members(group))
+
+
+def _kafka_offsets(groups: KafkaGroups, name: str) -> dict[TopicAndPartition, int]:
+    return {where: stored.offset for where, stored in groups.all_stored(name).items() if not stored.error_code}
+
+
+def _new_rows(worlds: Worlds, group: KafkaGroup, offsets: dict[TopicAndPartition, int]) -> list[OffsetRow]:
+    assert worlds.brokers is not None
+    partitions = sorted({*offsets, *(where for member in group.members for where in member.partitions)})
+    return list(kafka_rows(group, offsets, log_ends(worlds.connections, worlds.brokers, partitions)))
+
+
+def _new_lines(
+    worlds: Worlds, group: KafkaGroup, offsets: dict[TopicAndPartition, int], arguments: argparse.Namespace
+) -> list[str]:
+    if arguments.view == "members":
+        return format_members(group.members, verbose=arguments.verbose)
+    if arguments.view == "state":
+        where = f"{group.coordinator.address} ({group.coordinator.id})"
+        return format_state(where, group.strategy, group.state, len(group.members))
+    return format_offsets(_new_rows(worlds, group, offsets), with_hosts=True)
+
+
+def _new_as_json(
+    worlds: Worlds, group: KafkaGroup, offsets: dict[TopicAndPartition, int], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    head = {
+        "group": group.name,
+        "in": KAFKA,
+        "state": group.state,
+        "members": len(group.members),
+        "coordinator": group.coordinator.address,
+        "strategy": group.strategy,
+    }
+    return head | _details(arguments, lambda: _new_rows(worlds, group, offsets), group.members)
+
+
+def _details(arguments: argparse.Namespace, rows: Any, members: Any) -> dict[str, Any]:
+    if arguments.view == "offsets":
+        return {"partitions": [{**asdict(row), "lag": row.lag} for row in rows()]}
+    if arguments.view == "members":
+        return {
+            "consumers": [{**asdict(one), "partitions": [list(where) for where in one.partitions]} for one in members]
+        }
+    return {}
+
+
+# --- delete ---
+
+
+def _delete(worlds: Worlds, name: str) -> int:
+    return 0 if all(list(_delete_in_each(worlds, name)) or [_fail(name, "group does not exist")]) else FAILED
+
+
+def _delete_in_each(worlds: Worlds, name: str) -> Iterator[bool]:
+    """Whether it was deleted, for each world that has it. Both are looked at before anything is deleted."""
+    old = read_group(worlds.zookeeper, name) if worlds.zookeeper else None
+    new = worlds.kafka.describe(name) if worlds.kafka else None
+    if (old is not None and old.is_live) or (new is not None and new.is_live):
+        yield _fail(name, "its consumers are still active")
+        return
+    if worlds.zookeeper is not None and old is not None and old.exists:
+        delete_subtree(worlds.zookeeper, GroupPaths(name).directory)
+        print(f"Deleted all consumer group information for group '{name}' in zookeeper.")
+        yield True
+    if worlds.kafka is not None and new is not None and (new.state != DEAD or worlds.kafka.all_stored(name)):
+        worlds.kafka.delete(name)
+        print(f"Deletion of requested consumer groups ('{name}') was successful.")
+        yield True
+
+
+def _fail(name: str, reason: str) -> bool:
+    print(f"Error: Delete for group '{name}' failed because {reason}.")
+    return False

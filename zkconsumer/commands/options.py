@@ -1,0 +1,55 @@
+"""Options that the commands about groups share: servers, from the command line, the environment's file, or a default.
+
+The config file is a properties file: `zookeeper.connect` and `bootstrap.servers` are looked for in it, so that a
+consumer.properties serves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from fetcher.admin import parse_bootstrap
+from fetcher.structs import Broker
+from zkconsumer.commands.common import TOOL_TIMEOUT_MS, read_properties
+from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.zookeeper import ZooKeeper
+
+CONFIG_VARIABLE = "ZKCONSUMER_CONFIG"
+
+
+def add_server_options(parser: argparse.ArgumentParser, *, bootstrap: bool = True) -> None:
+    parser.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="for groups in ZooKeeper")
+    if bootstrap:
+        parser.add_argument("--bootstrap-server", metavar="HOST:PORT,…", help="for groups in Kafka")
+    parser.add_argument("--config", metavar="FILE",
+                        help="properties with zookeeper.connect, bootstrap.servers (or $ZKCONSUMER_CONFIG)")  # fmt: skip
+
+
+def zookeeper_connect(arguments: argparse.Namespace) -> str | None:
+    """Where ZooKeeper is, if anybody said so."""
+    given: str | None = arguments.zookeeper
+    return given or _settings(arguments).get("zookeeper.connect")
+
+
+def bootstrap_servers(arguments: argparse.Namespace) -> list[Broker] | None:
+    """Where brokers are, if anybody said so."""
+    given = getattr(arguments, "bootstrap_server", None) or _settings(arguments).get("bootstrap.servers")
+    if given is None:
+        return None
+    try:
+        return parse_bootstrap(given)
+    except ValueError as error:
+        raise IllegalArgumentException(f"--bootstrap-server {given}: {error}") from None
+
+
+def open_zookeeper(arguments: argparse.Namespace) -> ZooKeeper:
+    """Yet to be started, by `with`. Needs to be told where."""
+    connect = zookeeper_connect(arguments)
+    if connect is None:
+        raise IllegalArgumentException("where is ZooKeeper? Give --zookeeper HOST:PORT[/CHROOT], or --config FILE")
+    return ZooKeeper(connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS)
+
+
+def _settings(arguments: argparse.Namespace) -> dict[str, str]:
+    return read_properties(arguments.config or os.environ.get(CONFIG_VARIABLE) or None)

@@ -1,0 +1,125 @@
+"""The cluster as tools see it: brokers, partitions, leaders and the ends of logs, by ZooKeeper or by the brokers.
+
+0.8's tools find leaders in the partitions' `state` nodes; whoever has only --bootstrap-server asks for metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+from fetcher.admin import BrokerConnections
+from fetcher.errors import KafkaException
+from fetcher.structs import Broker, TopicAndPartition
+from fetcher.wire.list_offsets import EARLIEST, LATEST
+from zkconsumer import paths
+from zkconsumer.errors import UnreadableZnode
+from zkconsumer.znodes import decode_broker, decode_leader, decode_partitions
+from zkconsumer.zookeeper import ZooKeeper
+
+Offsets = dict[TopicAndPartition, "int | KafkaException"]
+
+
+class Cluster(Protocol):
+    """Either way of looking."""
+
+    def brokers(self) -> list[Broker]: ...
+
+    def topics(self) -> list[str]: ...
+
+    def partitions_of(self, topics: Iterable[str]) -> dict[str, list[int]]: ...
+
+    def leaders_of(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, Broker]: ...
+
+
+class ZooKeeperCluster:
+    """By the nodes that brokers and controller write. Any release but those without ZooKeeper."""
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+
+    def brokers(self) -> list[Broker]:
+        """Registered now, by id. Those whose node cannot be read raise UnreadableZnode."""
+        names = self._zookeeper.children(paths.BROKER_IDS) or []
+        nodes = self._zookeeper.read_many(paths.broker(name) for name in names)
+        found = []
+        for path, data in nodes.items():
+            if data is not None:
+                try:
+                    found.append(decode_broker(int(path.rpartition("/")[2]), data))
+                except UnreadableZnode as error:
+                    raise error.at(path) from None
+        return sorted(found)
+
+    def topics(self) -> list[str]:
+        """All there are, sorted."""
+        return sorted(self._zookeeper.children(paths.BROKER_TOPICS) or ())
+
+    def partitions_of(self, topics: Iterable[str]) -> dict[str, list[int]]:
+        """In order; none for a topic that is not there."""
+        path_of = {topic: paths.topic(topic) for topic in topics}
+        stored = self._zookeeper.read_many(path_of.values())
+        return {topic: decode_partitions(stored[path]) for topic, path in path_of.items()}
+
+    def leader_ids(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, int | None]:
+        """As the `state` nodes name them; None: no leader, or no node."""
+        path_of = {where: paths.topic_partition_state(where.topic, where.partition) for where in partitions}
+        stored = self._zookeeper.read_many(path_of.values())
+        return {where: None if stored[path] is None else decode_leader(stored[path]) for where, path in path_of.items()}
+
+    def leaders_of(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, Broker]:
+        """Those that have one that is alive."""
+        brokers = {broker.id: broker for broker in self.brokers()}
+        ids = self.leader_ids(partitions)
+        return {where: brokers[leader] for where, leader in ids.items() if leader is not None and leader in brokers}
+
+
+class BrokerCluster:
+    """By metadata requests. Asked for all topics at once, so that no topic is created by the question."""
+
+    def __init__(self, connections: BrokerConnections, bootstrap: Collection[Broker]) -> None:
+        self._connections = connections
+        self._bootstrap = list(bootstrap)
+
+    def brokers(self) -> list[Broker]:
+        """All that are alive, by id."""
+        return sorted(self._connections.metadata(self._bootstrap).brokers.values())
+
+    def topics(self) -> list[str]:
+        """All there are, sorted."""
+        return sorted({where.topic for where in self._connections.metadata(self._bootstrap).partition_errors})
+
+    def partitions_of(self, topics: Iterable[str]) -> dict[str, list[int]]:
+        """In order; none for a topic that is not there."""
+        known = self._connections.metadata(self._bootstrap).partition_errors
+        found: dict[str, list[int]] = {topic: [] for topic in topics}
+        for where in sorted(known):
+            if where.topic in found:
+                found[where.topic].append(where.partition)
+        return found
+
+    def leaders_of(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, Broker]:
+        """Those that have one."""
+        leaders = self._connections.metadata(self._bootstrap).leaders
+        return {where: leaders[where] for where in partitions if where in leaders}
+
+
+def all_partitions(of: Mapping[str, Iterable[int]]) -> list[TopicAndPartition]:
+    """By topic, then by number."""
+    return [TopicAndPartition(topic, partition) for topic in sorted(of) for partition in sorted(of[topic])]
+
+
+def log_ends(
+    connections: BrokerConnections, cluster: Cluster, partitions: Collection[TopicAndPartition], when: int = LATEST
+) -> Offsets:
+    """Of every partition; one without leader has an exception that says so."""
+    leaders = cluster.leaders_of(partitions)
+    found = connections.log_offsets(leaders, when)
+    return {where: found.get(where) or _without_leader(where, found) for where in partitions}
+
+
+def _without_leader(where: TopicAndPartition, found: Offsets) -> int | KafkaException:
+    return found[where] if where in found else KafkaException(f"{where} has no leader")
+
+
+__all__ = ["EARLIEST", "LATEST", "BrokerCluster", "Cluster", "ZooKeeperCluster", "all_partitions", "log_ends"]

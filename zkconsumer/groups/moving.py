@@ -1,0 +1,190 @@
+"""Changing stored offsets so that nothing is lost and nothing goes back: plan, refuse, journal, write, verify.
+
+A plan says what each partition has and what it will have. Its journal is on disk before the first write and goes after
+the last one was read back, so that whoever finds one knows that a change was cut short: resume() or roll_back().
+
+    planned -> (journal on disk) -> writing, a batch at a time -> written -> verified -> (journal removed) -> done
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fetcher.errors import KafkaException
+from fetcher.structs import TopicAndPartition
+from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.groups.stores import Positions, Store
+
+BATCH = 1_000
+
+
+class OffsetsNotVerified(KafkaException):
+    """What was written is not what was read afterwards: somebody else writes too."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Of one partition; before is None if nothing was stored."""
+
+    where: TopicAndPartition
+    before: int | None
+    after: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done to one group in one store."""
+
+    store: str
+    group: str
+    changes: tuple[Change, ...]
+
+
+def plan_for(store: Store, group: str, wanted: Mapping[TopicAndPartition, int]) -> Plan:
+    """Only what differs from what is stored."""
+    stored = store.read(group)
+    changes = [Change(where, stored.get(where), offset) for where, offset in sorted(wanted.items())]
+    return Plan(store.name, group, tuple(change for change in changes if change.before != change.after))
+
+
+def refusals(
+    plan: Plan,
+    begins: Mapping[TopicAndPartition, int | KafkaException],
+    ends: Mapping[TopicAndPartition, int | KafkaException],
+    *,
+    allow_backwards: bool,
+) -> Iterator[str]:
+    """Why the plan must not be carried out, a line each. Pure."""
+    for change in plan.changes:
+        begin, end = begins.get(change.where), ends.get(change.where)
+        if not isinstance(begin, int) or not isinstance(end, int):
+            yield f"{change.where}: its log cannot be asked: {end}"
+        elif change.after == end + 1:
+            text = f"{change.after} is off by one: the log ends at {end}, which is the next offset to consume"
+            yield f"{change.where}: {text}"
+        elif change.after > end:
+            yield f"{change.where}: {change.after} is beyond the log, which ends at {end}"
+        elif change.after < begin:
+            yield f"{change.where}: {change.after} is deleted already, the log begins at {begin}"
+        if change.before is not None and change.after < change.before and not allow_backwards:
+            yield f"{change.where}: from {change.before} back to {change.after}; --allow-backwards if that is meant"
+
+
+class Journal:
+    """One file for each store and group with a change under way."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def path(self, store: str, group: str) -> Path:
+        return self._directory / f"{store}-{urllib.parse.quote(group, safe='')}.json"
+
+    def begin(self, plan: Plan) -> None:
+        """On disk, whole, before anything is written."""
+        path = self.path(plan.store, plan.group)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        changes = [[*change.where, change.before, change.after] for change in plan.changes]
+        content = {"version": 1, "store": plan.store, "group": plan.group, "began": time.time(), "changes": changes}
+        unfinished = path.with_suffix(".tmp")
+        with unfinished.open("w", encoding="utf-8") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        self._sync_directory()
+
+    def unfinished(self, store: str, group: str) -> Plan | None:
+        """The plan that was cut short, if there is one."""
+        path = self.path(store, group)
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            changes = tuple(
+                Change(TopicAndPartition(t, p), before, after) for t, p, before, after in content["changes"]
+            )
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise IllegalArgumentException(f"{path} is no journal of ours: {error}; move it away") from None
+        return Plan(content["store"], content["group"], changes)
+
+    def end(self, plan: Plan) -> None:
+        """It is done, and was seen to be."""
+        self.path(plan.store, plan.group).unlink(missing_ok=True)
+        self._sync_directory()
+
+    def _sync_directory(self) -> None:
+        descriptor = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def carry_out(
+    plan: Plan,
+    store: Store,
+    journal: Journal,
+    *,
+    batch: int = BATCH,
+    on_step: Callable[[str], None] = lambda step: None,
+) -> None:
+    """Do it. `on_step` is told of each step before it is taken."""
+    on_step("journal")
+    journal.begin(plan)
+    _write(plan, {change.where: change.after for change in plan.changes}, store, batch, on_step)
+    _verify(plan, {change.where: change.after for change in plan.changes}, store, on_step)
+    on_step("end")
+    journal.end(plan)
+    on_step("done")
+
+
+def resume(plan: Plan, store: Store, journal: Journal) -> Positions:
+    """Write what was not yet written. A position somebody moved on meanwhile stays; the others are what was planned."""
+    stored = store.read(plan.group)
+    todo = {}
+    for change in plan.changes:
+        now = stored.get(change.where)
+        # Still as it was before: ours to write, backwards too if that was planned. Else nobody's work is undone.
+        if now == change.before or now is None or now < change.after:
+            todo[change.where] = change.after
+    _write(plan, todo, store, BATCH, lambda step: None)
+    _verify(plan, todo, store, lambda step: None)
+    journal.end(plan)
+    return todo
+
+
+def roll_back(plan: Plan, store: Store, journal: Journal) -> Positions:
+    """Undo what was written, where it still stands; what was not there is removed."""
+    stored = store.read(plan.group)
+    ours = [change for change in plan.changes if stored.get(change.where) == change.after]
+    todo = {change.where: change.before for change in ours if change.before is not None}
+    store.remove(plan.group, [change.where for change in ours if change.before is None])
+    _write(plan, todo, store, BATCH, lambda step: None)
+    _verify(plan, todo, store, lambda step: None)
+    journal.end(plan)
+    return todo
+
+
+def _write(plan: Plan, offsets: Positions, store: Store, batch: int, on_step: Callable[[str], None]) -> None:
+    items = sorted(offsets.items())
+    for start in range(0, len(items), batch):
+        on_step(f"write {start}")
+        store.write(plan.group, dict(items[start : start + batch]))
+
+
+def _verify(plan: Plan, offsets: Positions, store: Store, on_step: Callable[[str], None]) -> None:
+    on_step("verify")
+    stored = store.read(plan.group)
+    wrong = [where for where, offset in offsets.items() if stored.get(where) != offset]
+    if wrong:
+        where = wrong[0]
+        raise OffsetsNotVerified(
+            f"{len(wrong)} offsets of {plan.group} are not what was written, e.g. {where}:"
+            f" {stored.get(where)} instead of {offsets[where]}; somebody else writes them. The journal is kept"
+        )

@@ -1,0 +1,106 @@
+"""Where offsets of groups are kept, seen from outside: both stores with the same methods."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from fetcher.errors import KafkaException
+from fetcher.structs import OffsetAndMetadata, TopicAndPartition
+from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.groups.cluster import Cluster, all_partitions
+from zkconsumer.groups.kafka_group import KafkaGroups
+from zkconsumer.groups.zookeeper_group import read_group
+from zkconsumer.paths import GroupTopicPaths
+from zkconsumer.znodes import encode_offset
+from zkconsumer.zookeeper import ZooKeeper
+
+Positions = dict[TopicAndPartition, int]
+
+
+class Store(Protocol):
+    """`name` is what commands call it."""
+
+    name: str
+
+    def read(self, group: str) -> Positions: ...
+
+    def write(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None: ...
+
+    def remove(self, group: str, partitions: Collection[TopicAndPartition]) -> None: ...
+
+    def is_live(self, group: str) -> bool: ...
+
+
+class ZooKeeperStore:
+    """Nodes below /consumers/GROUP/offsets."""
+
+    name = "zookeeper"
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        self._zookeeper = zookeeper
+
+    def read(self, group: str) -> Positions:
+        """All that are stored; negative ones mean none, to consumers too."""
+        return {
+            where: offset
+            for where, offset in read_group(self._zookeeper, group).stored_offsets().items()
+            if offset >= 0
+        }
+
+    def write(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
+        """As a consumer does."""
+        self._zookeeper.update_many(
+            {
+                GroupTopicPaths(group, topic).offset(number): encode_offset(offset)
+                for (topic, number), offset in offsets.items()
+            },
+            protected=True,
+        )
+
+    def remove(self, group: str, partitions: Collection[TopicAndPartition]) -> None:
+        """The nodes themselves; directories stay."""
+        self._zookeeper.delete_many(GroupTopicPaths(group, topic).offset(number) for topic, number in partitions)
+
+    def is_live(self, group: str) -> bool:
+        """Whether somebody is registered."""
+        return read_group(self._zookeeper, group).is_live
+
+
+class KafkaStore:
+    """The group's coordinator."""
+
+    name = "kafka"
+
+    def __init__(self, groups: KafkaGroups, cluster: Cluster) -> None:
+        self._groups = groups
+        self._cluster = cluster
+
+    def read(self, group: str) -> Positions:
+        """All that are stored. Before 0.10.2 brokers are asked about each partition there is."""
+        try:
+            stored = self._groups.all_stored(group)
+        except KafkaException:
+            partitions = all_partitions(self._cluster.partitions_of(self._cluster.topics()))
+            stored = self._groups.stored(group, partitions)
+        return {where: one.offset for where, one in stored.items() if one.offset >= 0 and not one.error_code}
+
+    def write(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
+        """Refused by the coordinator while the group has members there."""
+        self._groups.commit(group, {where: OffsetAndMetadata(offset) for where, offset in offsets.items()})
+
+    def remove(self, group: str, partitions: Collection[TopicAndPartition]) -> None:
+        """All or nothing: brokers before 2.4 delete whole groups only."""
+        if partitions and set(partitions) != set(self.read(group)):
+            raise IllegalArgumentException(
+                f"Kafka forgets whole groups only: some offsets of {group} would have to stay"
+            )
+        if partitions:
+            self._groups.delete(group)
+
+    def is_live(self, group: str) -> bool:
+        """Whether it has members; 0.8 brokers know none."""
+        try:
+            return self._groups.describe(group).is_live
+        except KafkaException:
+            return False
