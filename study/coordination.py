@@ -32,7 +32,7 @@ def coordinator_partition(group: str, partitions: int = 50) -> int:
 
 
 def chosen_strategy(preferences: Sequence[Sequence[str]]) -> str | None:
-    """Each member votes for its first strategy that all members support; most votes win, None if there is no common one.
+    """Each member votes for its first strategy that all members support; most votes win. None: no common one.
 
     The members' order is that of the votes: among equals the real one takes whatever its map gives first, here it is
     the first voted for.

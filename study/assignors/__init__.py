@@ -1,4 +1,4 @@
-"""Who gets what in a group of new consumers: the assignors of kafka-clients as pure functions, and examples of own ones."""
+"""Who gets what in a group of new consumers: the assignors of kafka-clients as pure functions, and own ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies of one's own, as the seeds show them: a partition to a member by chance, and every partition to everybody."""
+"""Strategies of one's own, as the seeds show them: a partition to a member by chance, or all to everybody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sticky assignors since 2.4 (Java: AbstractStickyAssignor, StickyAssignor, CooperativeStickyAssignor), as in 3.9.1.
+"""The sticky assignors since 2.4 (Java: AbstractStickyAssignor and its two subclasses), as in 3.9.1.
 
 If all members subscribe to the same, each keeps up to its quota and the rest is dealt; else as before, with a first try
 that moves only what is new. Members tell their generation: of two that claim a partition the younger claim counts.
