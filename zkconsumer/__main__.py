@@ -37,6 +37,7 @@ COMMANDS = {
     "verifiable-consumer": Entry("zkconsumer.commands.verifiable_consumer", "tell what a consumer does, as JSON lines"),
     "sandbox": Entry("zkconsumer.commands.sandbox", "real ZooKeeper and Kafka in the foreground, until Ctrl-C"),
     "tree": Entry("zkconsumer.commands.tree", "print what is in ZooKeeper as a tree"),
+    "plan": Entry("study.plan_command", "who gets which partitions under each strategy, and what moves"),
     "demo": Entry("zkconsumer.commands.demo", "a short guided run on real servers"),
 }
 

@@ -388,7 +388,7 @@ def test_a_group_shares_partitions_by_each_strategy(
         def seen() -> bool:
             return bool(errors) or _all_free(members, settled)
 
-        eventually(seen, "everybody has a part", timeout_s=90)
+        eventually(seen, "everybody has a part", timeout_s=45)
     finally:
         running.set()
         for thread in threads:
