@@ -1,6 +1,6 @@
 """What a group coordinator decides: the partition a group lives in, the strategy vote, and which commits it stores.
 
-Pure (Java and Scala: GroupCoordinator, GroupMetadata). tests/study provokes each row of the table on real brokers.
+Pure (Java and Scala: GroupCoordinator, GroupMetadata).
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fetcher.structs import TopicAndPartition
 from study.assignors import (
     Assignment,
     Assignor,
@@ -31,6 +30,7 @@ from zkconsumer.topic_count import StaticTopicCount
 
 NEWCOMER = "newcomer"
 _MOST_ROUNDS = 10
+_MOST_COPIES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Change:
-    """What a join or leave does. `needless`: moved although their owner stays. `rounds`: rebalances until it is done."""
+    """What a join or leave does. `needless`: moved although their owner stays. `rounds`: rebalances it takes."""
 
     moved: int
     needless: int
@@ -77,6 +77,8 @@ Shares = Callable[[Group, Assignment | None], Assignment]
 def plan(group: Group, strategy: str, *, join: tuple[str, Mapping[str, int]] | None, leave: str | None) -> Outcome:
     """One strategy's answer for the group, and for the group with one more and with one less."""
     shares = STRATEGIES[strategy]
+    if strategy == "broadcast" and len(group.members) * sum(group.topics.values()) > _MOST_COPIES:
+        return Outcome(strategy, {}, None, None, "everybody would get everything: too much to list")
     try:
         settled, _ = _settled(shares, group, None)
     except IllegalArgumentException as error:
@@ -96,28 +98,20 @@ def _change(shares: Shares, changed: Group, before: Assignment) -> Change | None
         after, rounds = _settled(shares, changed, before)
     except IllegalArgumentException:
         return None
-    had = {(partition, name) for name, mine in before.items() for partition in mine}
-    kept = {(partition, name) for name, mine in after.items() for partition in mine}
-    gone = had - kept
-    return Change(len(gone), sum(1 for _, name in gone if name in changed.members), rounds)
+    lost = {name: len(set(mine).difference(after.get(name, ()))) for name, mine in before.items()}
+    return Change(sum(lost.values()), sum(lost[name] for name in lost if name in changed.members), rounds)
 
 
 def _settled(shares: Shares, group: Group, before: Assignment | None) -> tuple[Assignment, int]:
     """The cooperative strategy needs a second rebalance to give what the first one took."""
     assignment = shares(group, before)
-    wanted = {partition for topic, count in group.topics.items() for partition in _numbered(topic, count)}
     subscribed = {topic for threads in group.members.values() for topic in threads}
-    wanted = {partition for partition in wanted if partition.topic in subscribed}
+    wanted = sum(count for topic, count in group.topics.items() if topic in subscribed)
     for rounds in range(1, _MOST_ROUNDS):
-        given = {partition for mine in assignment.values() for partition in mine}
-        if given >= wanted:
+        if sum(map(len, assignment.values())) >= wanted:
             return assignment, rounds
         assignment = shares(group, assignment)
     return assignment, _MOST_ROUNDS
-
-
-def _numbered(topic: str, count: int) -> list[TopicAndPartition]:
-    return [TopicAndPartition(topic, number) for number in range(count)]
 
 
 def _new(assign: Assignor) -> Shares:
@@ -162,7 +156,7 @@ def _context(group: Group, strategy: str, whole_group: bool) -> AssignmentContex
         return AssignmentContext(
             context.group,
             context.consumer_id,
-            {topic: () for topic in context.consumers_for_topic},
+            dict.fromkeys(context.consumers_for_topic, ()),
             context.partitions_for_topic,
             context.consumers_for_topic,
             context.consumers,
@@ -179,7 +173,7 @@ STRATEGIES: Mapping[str, Shares] = {
     "sticky 1.1": _new(assign_sticky_1_1),
     "sticky 3.9": _new(assign_sticky_3_9),
     "cooperative-sticky": _new(assign_cooperative_sticky),
-    "random": _new(lambda partitions, members: random_assignor(random.Random(1))(partitions, members)),
+    "random": _new(random_assignor(random.Random(1))),
     "broadcast": _new(assign_broadcast),
 }
 """The old ones share out among threads, the new ones among members. The last two are examples of custom ones."""

@@ -46,7 +46,7 @@ def as_json(group: Group, outcomes: Iterable[Outcome]) -> dict[str, Any]:
 
 
 def as_svg(group: Group, outcomes: Sequence[Outcome]) -> str:
-    """Per strategy a row for each member: a square for each partition in its topic's colour, or a bar if they are many."""
+    """Per strategy a row for each member: a square for each partition in its topic's colour, or a bar."""
     colour_of = {topic: _COLOURS[place % len(_COLOURS)] for place, topic in enumerate(sorted(group.topics))}
     parts: list[str] = []
     y = 30
@@ -87,8 +87,8 @@ def ranges(numbers: Iterable[int]) -> str:
 
 def _overview(outcomes: Sequence[Outcome]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("STRATEGY")
-    for heading in ("FEWEST", "MOST", "IDLE", "MOVE ON JOIN", "NEEDLESSLY", "MOVE ON LEAVE", "NEEDLESSLY"):
+    table.add_column("STRATEGY", no_wrap=True)
+    for heading in ("FEWEST", "MOST", "IDLE", "JOIN", "NEEDLESS", "LEAVE", "NEEDLESS"):
         table.add_column(heading, justify="right")
     for outcome in outcomes:
         counts = list(outcome.counts().values())
@@ -145,7 +145,8 @@ def _row(mine: Sequence[TopicAndPartition], most: int, y: int, colour_of: dict[s
             f'<text x="{_LEFT + width + 4:.1f}" y="{y}">{len(mine)}</text>'
         )
     return "".join(
-        f'<rect x="{_LEFT + place * _CELL}" y="{y - 10}" width="{_CELL - 2}" height="{_CELL}" fill="{colour_of[topic]}">'
+        f'<rect x="{_LEFT + place * _CELL}" y="{y - 10}" width="{_CELL - 2}" height="{_CELL}"'
+        f' fill="{colour_of[topic]}">'
         f"<title>{escape(topic)} {number}</title></rect>"
         for place, (topic, number) in enumerate(sorted(mine))
     )

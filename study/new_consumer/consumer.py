@@ -48,7 +48,7 @@ SLICE_MS = 50
 """How long poll stays inside the library at a time: so late a wakeup may be seen."""
 
 JOIN_SLICE_MS = 1000
-"""As in 1.1.1: a poll that has to join does not end because its own time is over; a join in pieces may never be done."""
+"""As in 1.1.1: a poll that has to join does not end because its own time is over."""
 
 OffsetCommitCallback = Callable[[Offsets, Exception | None], None]
 

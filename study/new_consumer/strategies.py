@@ -126,7 +126,7 @@ def strategy_objects(wanted: Sequence[str | Strategy]) -> list[Strategy]:
     unknown = [name for name in wanted if isinstance(name, str) and name not in STRATEGIES]
     if unknown:
         raise InvalidConfigException(
-            f"partition.assignment.strategy: there is no {unknown[0]!r}, only {', '.join(STRATEGIES)}, or your own object"
+            f"partition.assignment.strategy: there is no {unknown[0]!r}, only {', '.join(STRATEGIES)} and your own"
         )
     return [STRATEGIES[each]() if isinstance(each, str) else each for each in wanted]
 

@@ -69,7 +69,7 @@ ROWS = [
 def test_commits_are_stored_or_refused_by_the_table(
     state: str, generation: int, member_id: str, in_1_1: int, in_3_9: int
 ) -> None:
-    """P5: the same rows are provoked on real brokers by tests/study/test_commit_decisions.py."""
+    """P5"""
     members = [] if state in ("unknown", "Dead", "Empty") else ["m"]
     codes = [
         commit_code(

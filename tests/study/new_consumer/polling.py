@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from study.new_consumer import ConsumerRecord, NewConsumer
 from zkconsumer.testing.waiting import eventually
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def poll_for(consumer: NewConsumer, count: int) -> list[ConsumerRecord]:

@@ -20,6 +20,7 @@ from tests.study.new_consumer.conftest import NewConsumers, properties
 from tests.study.new_consumer.polling import poll_for, poll_until
 from zkconsumer.errors import IllegalArgumentException, IllegalStateException
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.waiting import eventually
 
 EXCLUSIVE = "Subscription to topics, partitions and pattern are mutually exclusive"
 
@@ -303,7 +304,7 @@ def test_a_deserializer_of_ones_own_is_used_and_closed(cluster: KafkaCluster, to
 def test_a_listener_commits_before_and_seeks_after_a_rebalance(
     cluster: KafkaCluster, topic: str, group: str, new_consumer: NewConsumers
 ) -> None:
-    """Seed 003's ConsumerRebalanceListener, whose revoked commits and whose assigned seeks; a failing one is ignored."""
+    """Seed 003's ConsumerRebalanceListener, which commits and seeks; a failing one is ignored."""
     cluster.create_topic(topic, partitions=2)
     for partition in (0, 1):
         cluster.produce(topic, [b"0", b"1", b"2"], partition=partition)
@@ -359,46 +360,34 @@ def test_a_group_shares_partitions_by_each_strategy(
     members = [new_consumer(client_id=f"c{number}", **settings) for number in range(3)]
     everything = {TopicAndPartition(topic, number) for number in range(7)}
 
-    def counts() -> list[int]:
-        return sorted(len(member.assignment()) for member in members)
-
-    def settled() -> bool:
-        union = set().union(*(member.assignment() for member in members))
-        wanted = {"random": sum(counts()) == 7, "broadcast": counts() == [7, 7, 7]}
-        return union == everything and wanted.get(strategy, counts() == [2, 2, 3])
-
-    running = threading.Event()
+    has: dict[int, set[TopicAndPartition]] = {}
+    stopping = threading.Event()
     errors: list[BaseException] = []
 
-    def keep_polling(member: NewConsumer) -> None:
+    def settled() -> bool:
+        parts = list(has.values())
+        counts = sorted(map(len, parts))
+        wanted = {"random": sum(counts) == 7, "broadcast": counts == [7, 7, 7]}
+        shared = len(parts) == 3 and set().union(*parts) == everything and wanted.get(strategy, counts == [2, 2, 3])
+        return shared or bool(errors)
+
+    def keep_polling(number: int) -> None:
         try:
-            while not running.is_set():
-                member.poll(0.1)
+            while not stopping.is_set():
+                members[number].poll(0.1)
+                has[number] = members[number].assignment()
         except BaseException as error:
             errors.append(error)
 
     for member in members:
         member.subscribe([topic])
-    threads = [threading.Thread(target=keep_polling, args=(member,)) for member in members]
+    threads = [threading.Thread(target=keep_polling, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
     try:
-        from zkconsumer.testing.waiting import eventually
-
-        def seen() -> bool:
-            return bool(errors) or _all_free(members, settled)
-
-        eventually(seen, "everybody has a part", timeout_s=45)
+        eventually(settled, lambda: f"everybody has a part: {has}", timeout_s=90)
     finally:
-        running.set()
+        stopping.set()
         for thread in threads:
             thread.join()
     assert not errors
-
-
-def _all_free(members: list[NewConsumer], condition: Any) -> bool:
-    """Consumers are in use by their threads most of the time: ask again if so."""
-    try:
-        return bool(condition())
-    except ConcurrentModificationException:
-        return False
