@@ -168,7 +168,8 @@ def test_only_one_thread_may_use_a_consumer(cluster: KafkaCluster, topic: str, n
     cluster.create_topic(topic)
     consumer = new_consumer()
     consumer.assign([TopicAndPartition(topic, 0)])
-    polling, seen = threading.Event(), []
+    polling = threading.Event()
+    seen: list[str] = []
 
     def on_consume_blocks() -> None:
         polling.set()
