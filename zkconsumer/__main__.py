@@ -47,6 +47,7 @@ COMMANDS = {
     "delete-records": Entry("zkconsumer.commands.delete_records", "delete records below given offsets"),
     "sandbox": Entry("zkconsumer.commands.sandbox", "real ZooKeeper and Kafka in the foreground, until Ctrl-C"),
     "tree": Entry("zkconsumer.commands.tree", "print what is in ZooKeeper as a tree"),
+    "plan": Entry("study.plan_command", "who gets which partitions under each strategy, and what moves"),
     "demo": Entry("zkconsumer.commands.demo", "a short guided run on real servers"),
 }
 

@@ -43,6 +43,7 @@ STATUS_OF_FOLDER = {
     "zookeeper": Status.SERVERS,
     "containers": Status.SERVERS,
     "plugin": Status.SERVERS,
+    "study": Status.SERVERS,
     "unit": Status.SPEC,
 }
 

@@ -1,0 +1,109 @@
+"""Show who gets which partitions under each strategy, old and new, and how many move when a member joins or leaves.
+
+The group comes from flags, from a TOML file, or from ZooKeeper, where a group of old consumers lives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from study.plan import NEWCOMER, STRATEGIES, Group, plan
+from study.plan_input import expanded, from_flags, from_toml, from_zookeeper
+from study.plan_output import as_json, as_svg, print_tables
+from zkconsumer.errors import IllegalArgumentException
+
+EXAMPLES = """\
+  zkconsumer plan --topic orders=12 --topic clicks=5 --member c*4
+  zkconsumer plan --topic t1=5 --topic t2=7 --member a=t1:2,t2 --member b=t2 --strategy range --strategy sticky
+  zkconsumer plan --file group.toml --leave c3 --picture plan.svg
+  zkconsumer plan --zookeeper 127.0.0.1:2181/kafka --group billing --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_argument_group("the group, from one of")
+    source.add_argument("--topic", metavar="NAME=PARTITIONS", action="append", default=[], help="again for each topic")
+    source.add_argument(
+        "--member",
+        metavar="NAME[=TOPIC[:THREADS],…]",
+        action="append",
+        default=[],
+        help="again for each member; without topics: all of them; c*20 is c0 to c19",
+    )
+    source.add_argument("--file", metavar="TOML", type=Path, help='[topics] orders = 12, [members] c1 = ["orders"]')
+    source.add_argument(
+        "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="with --group: a living group of old consumers"
+    )
+    source.add_argument("--group", metavar="NAME")
+    parser.add_argument(
+        "--strategy", metavar="NAME", action="append", help=f"only these, of: {', '.join(STRATEGIES)}; also a beginning"
+    )
+    parser.add_argument("--join", metavar="NAME[=…]", help="who joins (default: one like the first member)")
+    parser.add_argument("--leave", metavar="NAME", help="who leaves (default: the last member)")
+    parser.add_argument("--detailed", action="store_true", help="who gets what, also if it is long")
+    parser.add_argument("--json", action="store_true", help="everything, for programs")
+    parser.add_argument("--picture", metavar="FILE.svg", type=Path, help="write a picture, for a browser")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0, or an error that says what was wrong."""
+    group = _group(arguments)
+    leave = _leaver(group, arguments.leave)
+    join = _newcomer(group, arguments.join)
+    outcomes = [plan(group, name, join=join, leave=leave) for name in _strategies(arguments.strategy)]
+    if arguments.picture:
+        arguments.picture.write_text(as_svg(group, outcomes), encoding="utf-8")
+    if arguments.json:
+        print(json.dumps(as_json(group, outcomes), ensure_ascii=False))
+        return 0
+    console = Console(highlight=False)
+    print_tables(console, group, outcomes, detailed=arguments.detailed)
+    if arguments.picture:
+        console.print(f"picture: {arguments.picture}", markup=False)
+    return 0
+
+
+def _group(arguments: argparse.Namespace) -> Group:
+    flags = bool(arguments.topic or arguments.member)
+    if sum([flags, arguments.file is not None, arguments.zookeeper is not None]) != 1:
+        raise IllegalArgumentException(
+            "say where the group comes from: --topic and --member, or --file, or --zookeeper with --group"
+        )
+    if arguments.file is not None:
+        return from_toml(arguments.file)
+    if arguments.zookeeper is not None:
+        if not arguments.group:
+            raise IllegalArgumentException("--zookeeper needs --group: which group there?")
+        return from_zookeeper(arguments.zookeeper, arguments.group)
+    return from_flags(arguments.topic, arguments.member)
+
+
+def _leaver(group: Group, wanted: str | None) -> str:
+    if wanted is not None and wanted not in group.members:
+        raise IllegalArgumentException(f"--leave {wanted}: there is no such member")
+    return wanted or list(group.members)[-1]
+
+
+def _newcomer(group: Group, wanted: str | None) -> tuple[str, Mapping[str, int]]:
+    if wanted is None:
+        name = NEWCOMER
+        while name in group.members:
+            name += "+"
+        return name, next(iter(group.members.values()))
+    name, threads = expanded(wanted, group.topics)[0]
+    if name in group.members:
+        raise IllegalArgumentException(f"--join {name}: it is a member already")
+    return name, threads
+
+
+def _strategies(wanted: list[str] | None) -> list[str]:
+    if not wanted:
+        return list(STRATEGIES)
+    for name in wanted:
+        if not any(each.startswith(name) for each in STRATEGIES):
+            raise IllegalArgumentException(f"--strategy {name}: there are {', '.join(STRATEGIES)}")
+    return [each for each in STRATEGIES if any(each == name or each.startswith(name) for name in wanted)]

@@ -1,0 +1,100 @@
+"""`zkconsumer plan`: its input, what it computes, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from study.plan import STRATEGIES, Change, Group, plan
+from study.plan_input import from_flags
+from study.plan_output import ranges
+from zkconsumer.__main__ import main
+
+SEEDS = ["--topic", "t1=5", "--topic", "t2=7", "--member", "c0", "--member", "c1", "--member", "c2=t1,t2"]
+SEEDS += ["--member", "c3=t2", "--member", "c4=t2"]
+
+
+def test_the_seeds_group_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The tables of seeds 000 and 002, round robin as it really is."""
+    assert main(["plan", *SEEDS, "--json"]) == 0
+
+    strategies = json.loads(capsys.readouterr().out)["strategies"]
+    assert list(strategies) == list(STRATEGIES)
+    assert strategies["range"]["assignment"]["c2"] == {"t1": [4], "t2": [4]}
+    assert strategies["roundrobin"]["assignment"]["c0"] == {"t1": [0, 3], "t2": [3]}
+    assert strategies["sticky 1.1"]["assignment"]["c4"] == {"t2": [1, 4]}
+    assert "Round-robin assignment is allowed only if" in strategies["old roundrobin 0.8.2"]["problem"]
+
+
+def test_old_range_shares_out_among_threads() -> None:
+    """G1: five partitions, two members with two threads each."""
+    group = Group({"t": 5}, {"C1": {"t": 2}, "C2": {"t": 2}})
+
+    outcome = plan(group, "old range", join=None, leave=None)
+
+    assert {name: [number for _, number in mine] for name, mine in outcome.assignment.items()} == {
+        "C1": [0, 1, 2],
+        "C2": [3, 4],
+    }
+
+
+@pytest.mark.parametrize(
+    ("strategy", "joined", "left"),
+    [
+        # Two with four partitions each. By hand: range cuts 3 3 2 instead of 4 4; sticky takes one from each.
+        ("range", Change(3, 3, 1), Change(4, 0, 1)),
+        ("sticky 3.9", Change(2, 2, 1), Change(4, 0, 1)),
+        ("cooperative-sticky", Change(2, 2, 2), Change(4, 0, 1)),
+    ],
+)
+def test_moves_are_counted(strategy: str, joined: Change, left: Change) -> None:
+    group = Group({"t": 8}, {"a": {"t": 1}, "b": {"t": 1}})
+
+    outcome = plan(group, strategy, join=("c", {"t": 1}), leave="b")
+
+    assert (outcome.joined, outcome.left) == (joined, left)
+
+
+def test_members_can_be_many_and_have_threads() -> None:
+    group = from_flags(["t=3", "u=1"], ["c*2", "d=t:4"])
+
+    assert group.members == {"c0": {"t": 1, "u": 1}, "c1": {"t": 1, "u": 1}, "d": {"t": 4}}
+
+
+def test_a_file_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, picture = tmp_path / "group.toml", tmp_path / "plan.svg"
+    file.write_text('[topics]\n"<b>" = 3\n[members]\na = ["<b>"]\nb = { "<b>" = 2 }\n')
+
+    assert main(["plan", "--file", str(file), "--picture", str(picture), "--strategy", "range"]) == 0
+
+    assert "<b>(0-1)" in capsys.readouterr().out
+    drawn = ElementTree.parse(picture).getroot()
+    titles = [title.text for title in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles[1:] == ["<b> 0", "<b> 1", "<b> 2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "say where the group comes from"),
+        (["--topic", "t"], "--topic t: expected NAME=PARTITIONS"),
+        (["--topic", "t=1"], "there is no member"),
+        (["--topic", "t=1", "--member", "a=u"], "member a subscribes to u, which is none of the topics"),
+        (["--topic", "t=1", "--member", "a", "--leave", "b"], "--leave b: there is no such member"),
+        (["--topic", "t=1", "--member", "a", "--strategy", "best"], "--strategy best: there are old range"),
+        (["--zookeeper", "127.0.0.1:1"], "--zookeeper needs --group"),
+        (["--file", "no-such-file.toml"], "no-such-file.toml: No such file"),
+    ],
+)
+def test_mistakes_get_one_line(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", *arguments]) == 1
+
+    error = capsys.readouterr().err
+    assert complaint in error and error.count("\n") == 1
+
+
+def test_runs_of_numbers_are_written_short() -> None:
+    assert ranges([5, 0, 1, 2]) == "0-2,5"
