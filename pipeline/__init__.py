@@ -1,9 +1,9 @@
 """The data pipeline on Spark: the consumer as a source, and jobs that judge histories. Only here is pyspark known.
 
-    import pipeline
+import pipeline
 
-    pipeline.register(spark)
-    spark.readStream.format("zkconsumer").option("zookeeper.connect", …)
+pipeline.register(spark)
+spark.readStream.format("zkconsumer").option("zookeeper.connect", …)
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ def register(spark: SparkSession) -> None:
     from pipeline.source import ZkConsumerDataSource
 
     context = spark.sparkContext
-    if context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+    if (context.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable  # "python3" of the path need not be the one that has us
     spark.dataSource.register(ZkConsumerDataSource)

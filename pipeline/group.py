@@ -1,6 +1,6 @@
 """Group mode: a stream whose batches are ranges of the partitions that Spark's members own.
 
-Runs in one long-lived Python process of the query, which Spark asks, one question at a time: latestOffset plans a batch,
+Runs in one long-lived Python process of the query. Spark asks one question at a time: latestOffset plans a batch,
 partitions cuts it into tasks, commit says that it is done. A pickled copy goes to the tasks, which only read().
 
 Rules:
@@ -155,7 +155,13 @@ class _Group:
         self.done(begin)
         self._settle(begin)
         with self._ledger.changed:
-            holdings = [h for h in self._ledger.holdings.values() if not h.frozen and h.position is not None]
+            holdings = [
+                holding
+                for member in self._members
+                if member.is_sure_of_its_partitions()
+                for where, holding in self._ledger.holdings.items()
+                if member.owns(where) and not holding.frozen and holding.position is not None
+            ]
         self._ends |= self._ask().next_offsets([holding.where for holding in holdings])
         with self._ledger.changed:  # again: some may be on their way to others by now
             found = [self._available(h) for h in holdings if self._ledger.holdings.get(h.where) is h and not h.frozen]
@@ -170,6 +176,7 @@ class _Group:
         """One a range. Also called for a batch of a former run, which has to be written once more."""
         with self._ledger.changed:
             self._ledger.in_checkpoint = True
+            self._ledger.planned = {found.where: found.until for found in end.ranges}
         return [RangePartition(found, self._brokers) for found in end.ranges]
 
     def done(self, end: StreamOffset) -> None:
@@ -181,10 +188,7 @@ class _Group:
                 del ledger.planned[where]
             mine = {where: until for where, until in done.items() if where in ledger.holdings}
             ledger.changed.notify_all()
-        if mine:
-            with self._wake:
-                self._to_commit |= mine
-                self._wake.notify_all()
+        self._commit_soon(mine)
 
     def stop_at_what_is_there(self) -> None:
         """For availableNow: nothing that comes from now on is planned."""
@@ -225,11 +229,16 @@ class _Group:
             new = [holding for holding in self._ledger.holdings.values() if holding.position is None]
         if not new:
             return
+        behind: dict[TopicAndPartition, int] = {}
         limits = self._ask().limits([holding.where for holding in new])
         with self._ledger.changed:
             for holding in new:
                 if holding.where in limits:
-                    holding.position = self._start(holding, limits[holding.where], begin.ends.get(holding.where, -1))
+                    written = begin.ends.get(holding.where, -1)
+                    holding.position = self._start(holding, limits[holding.where], written)
+                    if holding.position == written > holding.stored:  # a former run did it and could not say so
+                        behind[holding.where] = written
+        self._commit_soon(behind)
 
     def _start(self, holding: Holding, limits: Limits, written: int) -> int:
         first, following = limits
@@ -243,6 +252,12 @@ class _Group:
         if first <= position <= following:
             return position
         return first if self._options.config.auto_offset_reset == "smallest" else following
+
+    def _commit_soon(self, positions: Mapping[TopicAndPartition, int]) -> None:
+        if positions:
+            with self._wake:
+                self._to_commit |= positions
+                self._wake.notify_all()
 
     def _ask(self) -> Brokers:
         if self._connections is None:

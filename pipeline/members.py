@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from pipeline.options import SourceOptions
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerRebalanceFailedException, KafkaException
-from zkconsumer.events import RebalanceFinished, SessionLost
+from zkconsumer.events import RebalanceFinished, SessionLost, SessionReconnected, SessionSuspended
 from zkconsumer.topic_count import ConsumerThreadId
 from zkconsumer.topic_filter import Whitelist
 
@@ -64,6 +65,7 @@ class Member:
         self._options = options
         self._ledger = ledger
         self._mine: set[TopicAndPartition] = set()
+        self._away_since_s: float | None = None
         self._committing = threading.Lock()  # of one who commits, or of one who gives partitions away
         self.connector = ZookeeperConsumerConnector(config)
         self.connector.set_consumer_rebalance_listener(self)
@@ -79,6 +81,20 @@ class Member:
                 self.connector.create_message_streams(self._options.streams_of)
         except ConsumerRebalanceFailedException as error:
             log.warning("%s; it tries again", error)
+
+    def is_sure_of_its_partitions(self) -> bool:
+        """False when ZooKeeper has been away for so long that it may have given them to others.
+
+        It ends a session that it has not heard of for its whole time-out, T; a client knows after 2/3 T of silence that
+        the connection is gone. So for another T/3 nobody else can own what we own.
+        """
+        since_s = self._away_since_s
+        patience_s = self._options.config.zookeeper_session_timeout_ms / 3000
+        return since_s is None or time.monotonic() - since_s < patience_s
+
+    def owns(self, where: TopicAndPartition) -> bool:
+        """Under the ledger's lock."""
+        return where in self._mine
 
     def commit(self, positions: Mapping[TopicAndPartition, int]) -> None:
         """Store these of ours. Waits while ZooKeeper is away, unless we are leaving."""
@@ -147,6 +163,7 @@ class Member:
                 self._ledger.holdings[where].frozen = True
             positions = self._positions_to_leave(self._mine)
         if positions:
+            # Not here: it may wait for ZooKeeper, and a shutdown must not.
             storing = threading.Thread(target=self._commit_quietly, args=(positions,), daemon=True)
             storing.start()
             storing.join(2.0)  # ZooKeeper may be away: the session then ends by itself
@@ -162,28 +179,37 @@ class Member:
         positions = {}
         for where in partitions & ledger.holdings.keys():
             holding = ledger.holdings[where]
-            if holding.position is None:
-                continue
             position = holding.position
+            if position is None:  # not looked at yet, but a batch of a former run may be written just now
+                position = max(ledger.planned.get(where, -1), holding.stored)
             if where in ledger.planned:
-                undone = holding.position - max(holding.committed, 0)
+                undone = max(0, position - max(holding.committed, 0))
                 if ledger.in_checkpoint and self._options.handover == "checkpoint":
                     ledger.kept_by_checkpoint += undone
                 else:
                     ledger.doubled_at_most += undone
                     continue
-            if position != holding.committed:
+            if position > holding.committed:
                 positions[where] = position
         return positions
 
     def _commit_quietly(self, positions: Mapping[TopicAndPartition, int]) -> None:
         try:
-            self.commit(positions)
+            with self._committing:
+                self.commit(positions)
         except KafkaException as error:
             log.warning("offsets could not be stored when leaving: %s", error)
 
     def _note(self, event: Event) -> None:
         if isinstance(event, RebalanceFinished):
             self._ledger.rebalances += 1
+        elif isinstance(event, SessionSuspended):
+            self._away_since_s = time.monotonic()
+        elif isinstance(event, SessionReconnected):
+            self._away_since_s = None
         elif isinstance(event, SessionLost):
-            self._ledger.sessions_lost += 1
+            self._away_since_s = None
+            with self._ledger.changed:
+                self._ledger.sessions_lost += 1
+                for where in self._mine & self._ledger.holdings.keys():
+                    self._ledger.holdings[where].frozen = True

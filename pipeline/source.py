@@ -21,7 +21,7 @@ from pipeline.ranges import OffsetRange
 from pipeline.rows import SCHEMA, RowForm, checked_columns
 from zkconsumer.cluster_view import ClusterView
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import KafkaException
+from zkconsumer.errors import KafkaException, ZkTimeoutException
 from zkconsumer.kafka_offsets import KafkaOffsets
 from zkconsumer.offsets import OffsetStorage, ZooKeeperOffsets
 from zkconsumer.topic_filter import Whitelist
@@ -145,7 +145,10 @@ def connected(config: ConsumerConfig) -> Iterator[ZooKeeper]:
         options=config.zookeeper_options,
     )
     try:
-        zookeeper.start()
+        try:
+            zookeeper.start()
+        except ZkTimeoutException as error:
+            raise PipelineError(f"zookeeper.connect={config.zookeeper_connect}: {error} ms; is it there?") from None
         yield zookeeper
     finally:
         zookeeper.close()
@@ -194,5 +197,3 @@ def stored_offsets(
         for storage in storages:
             storage.close()
     return {where: max(positions[where] for positions in found) for where in wanted}
-
-
