@@ -119,7 +119,7 @@ def test_mistakes_are_shown_in_one_line(topic: str, batch: Source, stream: Sourc
         with pytest.raises(PySparkException) as error:
             rows()
         [text, *rest] = str(error.value).strip().splitlines()
-        assert rest == [] or all(other.startswith("SQLSTATE") for other in rest)
+        assert rest == [] or all(other.strip().startswith("SQLSTATE") for other in rest)
         return text
 
     assert "no option memebers; did you mean members?" in line(lambda: batch(topics=topic, memebers=2).count())
