@@ -1,0 +1,207 @@
+"""Brokers without a group: who leads, from where to where a partition reaches, and the records of a range.
+
+Used by whoever plans a batch and by the tasks that read it. Connections live as long as one `with`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import random
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from fetcher.cursor import read_columns
+from fetcher.errors import KafkaException, LeaderNotAvailableException, OffsetOutOfRangeException, exception_for
+from fetcher.message_set import ByteBufferMessageSet
+from fetcher.partition import PartitionTopicInfo
+from fetcher.settings import FetcherSettings
+from fetcher.simple_consumer import CONNECTION_ERRORS, SimpleConsumer
+from fetcher.structs import Broker, TopicAndPartition
+from fetcher.wire.list_offsets import EARLIEST, LATEST
+from pipeline.errors import DataLost
+from pipeline.ranges import OffsetRange
+
+NAME = "spark"
+ATTEMPTS = 60  # of a read whose leader does not answer, refresh.leader.backoff.ms apart
+MOST_BATCH_BYTES = 16 * 1024 * 1024
+LARGEST_FETCH = 64 * 1024 * 1024
+
+
+class Limits(NamedTuple):
+    """The first offset a partition holds, and the next it will get."""
+
+    first: int
+    next: int
+
+
+class Brokers:
+    """Connections to brokers, made when needed. Used by one thread."""
+
+    def __init__(self, brokers: Sequence[Broker], settings: FetcherSettings) -> None:
+        self._known = tuple(brokers)
+        self._settings = settings
+        self._connections: dict[Broker, SimpleConsumer] = {}
+        self._leaders: dict[TopicAndPartition, Broker] = {}
+        self._pause = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def next_offsets(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, int]:
+        """Up to where each can be read; one that nobody leads now is left out."""
+        return self._offsets(partitions, LATEST)
+
+    def limits(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, Limits]:
+        """Both ends; one that nobody leads now is left out."""
+        ends = self._offsets(partitions, LATEST)
+        firsts = self._offsets(list(ends), EARLIEST)
+        return {where: Limits(first, ends[where]) for where, first in firsts.items()}
+
+    def read(self, found: OffsetRange, *, fail_on_data_loss: bool) -> Iterator[Any]:
+        """The records of a range as Arrow batches with plain binary columns."""
+        from zkconsumer.arrow import ArrowForm
+
+        form = ArrowForm(views=False)
+        offset, size = found.start, self._settings.fetch_message_max_bytes
+        info, empty = _info(found.where), 0
+        while offset < found.until:
+            try:
+                messages = self._fetch(found.where, offset, size)
+            except OffsetOutOfRangeException:
+                offset = self._after_gap(found, offset, fail_on_data_loss)
+                continue
+            if not messages.has_whole_entry:
+                if messages.size_in_bytes:
+                    size = _larger(size, found.where, offset)
+                elif (empty := empty + 1) == ATTEMPTS:  # a new leader may need a moment to show all it has
+                    raise KafkaException(f"{found.where}: the broker shows nothing from offset {offset} on")
+                continue
+            iterator = iter(messages)
+            while offset < found.until:
+                columns, error = read_columns(iterator, offset, MOST_BATCH_BYTES)
+                if columns.rows:
+                    batch = form.record_batch(info, columns)
+                    offset = columns.last_offset + 1
+                    yield batch if offset <= found.until else _before(batch, found.until)
+                if error is not None:
+                    raise error
+                if not columns.rows:
+                    break
+            offset = max(offset, (messages.last_offset or 0) + 1)
+
+    # --- how ---
+
+    def _after_gap(self, found: OffsetRange, offset: int, fail_on_data_loss: bool) -> int:
+        limits = self.limits([found.where]).get(found.where)
+        first = found.until if limits is None or limits.next <= offset else max(limits.first, offset + 1)
+        if fail_on_data_loss:
+            raise DataLost(
+                f"{found.where}: offsets {offset} to {min(first, found.until) - 1} were planned and are no longer on"
+                " the broker (retention, or the topic was made anew); option fail.on.data.loss=false goes on without"
+            )
+        return first
+
+    def _fetch(self, where: TopicAndPartition, offset: int, size: int) -> ByteBufferMessageSet:
+        """Asks the leader, and whoever is leader next, until one answers."""
+        failure: Exception | None = None
+        for _ in range(ATTEMPTS):
+            try:
+                answer = self._leader(where).fetch({where: (offset, size)}).partitions[where]
+                if answer.error_code == 0:
+                    return ByteBufferMessageSet(answer.messages)
+                failure = exception_for(answer.error_code)
+                if isinstance(failure, OffsetOutOfRangeException):
+                    raise failure
+            except OffsetOutOfRangeException:
+                raise
+            except CONNECTION_ERRORS as error:
+                failure = error
+            self._forget(where)
+            self._pause.wait(self._settings.refresh_leader_backoff_s)
+        raise KafkaException(f"{where} could not be read from offset {offset} on: {failure}") from failure
+
+    def _offsets(self, partitions: Collection[TopicAndPartition], time: int) -> dict[TopicAndPartition, int]:
+        found: dict[TopicAndPartition, int] = {}
+        for broker, wanted in self._by_leader(partitions).items():
+            try:
+                answers: Mapping[TopicAndPartition, int | KafkaException]
+                answers = self._connection(broker).offsets_of(wanted, time)
+            except CONNECTION_ERRORS as error:
+                answers = dict.fromkeys(wanted, KafkaException(str(error)))
+            for where, answer in answers.items():
+                if isinstance(answer, KafkaException):
+                    self._forget(where)
+                else:
+                    found[where] = answer
+        return found
+
+    def _by_leader(self, partitions: Collection[TopicAndPartition]) -> dict[Broker, list[TopicAndPartition]]:
+        missing = {where.topic for where in partitions if where not in self._leaders}
+        if missing:
+            self._find_leaders(sorted(missing))
+        found: dict[Broker, list[TopicAndPartition]] = {}
+        for where in partitions:
+            if where in self._leaders:
+                found.setdefault(self._leaders[where], []).append(where)
+        return found
+
+    def _leader(self, where: TopicAndPartition) -> SimpleConsumer:
+        if where not in self._leaders:
+            self._find_leaders([where.topic])
+        if where not in self._leaders:
+            raise LeaderNotAvailableException(f"nobody leads {where}")
+        return self._connection(self._leaders[where])
+
+    def _find_leaders(self, topics: Sequence[str]) -> None:
+        for broker in random.sample(self._known, len(self._known)):
+            try:
+                self._leaders |= self._connection(broker).metadata(topics, 0).leaders
+                return
+            except CONNECTION_ERRORS:
+                self._drop(broker)
+
+    def _connection(self, broker: Broker) -> SimpleConsumer:
+        if broker not in self._connections:
+            self._connections[broker] = SimpleConsumer(broker, self._settings, owner=NAME)
+        return self._connections[broker]
+
+    def _forget(self, where: TopicAndPartition) -> None:
+        broker = self._leaders.pop(where, None)
+        if broker is not None:
+            self._drop(broker)
+
+    def _drop(self, broker: Broker) -> None:
+        connection = self._connections.pop(broker, None)
+        if connection is not None:
+            connection.close()
+
+
+def _info(where: TopicAndPartition) -> PartitionTopicInfo:
+    """What zkconsumer.arrow wants to know of a chunk; nothing is queued."""
+    from fetcher.chunk_queue import ChunkQueue
+
+    return PartitionTopicInfo(
+        where.topic, where.partition, ChunkQueue(1), consumed_offset=0, fetched_offset=0, fetch_size=0
+    )
+
+
+def _before(batch: Any, until: int) -> Any:
+    """The rows up to before an offset; offsets grow."""
+    offsets = batch.column("offset")
+    return batch.slice(0, bisect.bisect_left(range(len(offsets)), until, key=lambda row: offsets[row].as_py()))
+
+
+def _larger(size: int, where: TopicAndPartition, offset: int) -> int:
+    if size >= LARGEST_FETCH:
+        raise KafkaException(f"{where}: the message at offset {offset} is larger than {LARGEST_FETCH:,} bytes")
+    return min(size * 4, LARGEST_FETCH)

@@ -1,0 +1,71 @@
+"""One Spark session for the run; servers come from zkconsumer.testing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from pyspark.sql import DataFrame, SparkSession
+
+import pipeline
+from tests.conformance.group import Group, fresh
+from tests.spark.sessions import end, local_session
+from zkconsumer.testing.kafka import KafkaCluster
+
+OPTIONS = {"auto.offset.reset": "smallest", "rebalance.max.retries": "50", "rebalance.backoff.ms": "300"}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = local_session()
+    pipeline.register(session)
+    yield session
+    end(session)
+
+
+@pytest.fixture
+def topic(kafka: KafkaCluster) -> str:
+    """Of three partitions."""
+    name = fresh("topic")
+    kafka.create_topic(name, partitions=3)
+    return name
+
+
+@pytest.fixture
+def group(kafka: KafkaCluster) -> Iterator[Group]:
+    client = KazooClient(kafka.zookeeper_connect)
+    client.start()
+    try:
+        yield Group(client, fresh("group"))
+    finally:
+        client.stop()
+        client.close()
+
+
+Source = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def batch(spark: SparkSession, kafka: KafkaCluster, group: Group) -> Source:
+    """`batch(topics="…")`: the rows of a bounded read; options with underscores for dots."""
+
+    def load(schema: str | None = None, **options: Any) -> DataFrame:
+        reader = spark.read.format("zkconsumer").options(**_options(kafka, group, options))
+        return (reader.schema(schema) if schema else reader).load()
+
+    return load
+
+
+@pytest.fixture
+def stream(spark: SparkSession, kafka: KafkaCluster, group: Group) -> Source:
+    def load(**options: Any) -> DataFrame:
+        return spark.readStream.format("zkconsumer").options(**_options(kafka, group, options)).load()
+
+    return load
+
+
+def _options(kafka: KafkaCluster, group: Group, given: dict[str, Any]) -> dict[str, str]:
+    named = {name.replace("_", "."): str(value) for name, value in given.items()}
+    return {"zookeeper.connect": kafka.zookeeper_connect, "group.id": group.name, **OPTIONS, **named}
