@@ -39,6 +39,7 @@ class Status(StrEnum):
 
 STATUS_OF_FOLDER = {
     "conformance": Status.REAL,
+    "tools": Status.REAL,  # those that name a statement stand next to the original
     "broker": Status.SERVERS,
     "zookeeper": Status.SERVERS,
     "containers": Status.SERVERS,

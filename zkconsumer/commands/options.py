@@ -23,7 +23,7 @@ def add_server_options(parser: argparse.ArgumentParser, *, bootstrap: bool = Tru
     if bootstrap:
         parser.add_argument("--bootstrap-server", metavar="HOST:PORT,…", help="for groups in Kafka")
     parser.add_argument("--config", metavar="FILE",
-                        help="properties with zookeeper.connect, bootstrap.servers (or $ZKCONSUMER_CONFIG)")  # fmt: skip
+                        help="properties: zookeeper.connect, bootstrap.servers (or $ZKCONSUMER_CONFIG)")  # fmt: skip
 
 
 def zookeeper_connect(arguments: argparse.Namespace) -> str | None:

@@ -72,7 +72,8 @@ def format_offsets(rows: Sequence[OffsetRow], *, with_hosts: bool) -> list[str]:
     titles = ["TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
     table: list[list[object]] = [list(titles)]
     table += [
-        [row.topic, row.partition, row.current_offset, row.log_end_offset, row.lag, row.consumer_id, row.host, row.client_id]
+        [row.topic, row.partition, row.current_offset, row.log_end_offset, row.lag,
+         row.consumer_id, row.host, row.client_id]
         for row in rows
     ]  # fmt: skip
     widths = [topic, 10, 15, 15, 15, consumer, host, 0]

@@ -253,7 +253,7 @@ def _assigned(facts: Facts, threads: Threads) -> Iterator[Finding]:
             yield Finding(
                 ERROR, "owner-differs", GroupTopicPaths(facts.group.name, where.topic).owner(where.partition),
                 f"owned by {owner}, while {facts.strategy} gives it to {thread}: a member has other rules, saw"
-                " other members, or did not rebalance", "see that all have the same partition.assignment.strategy; restart"
+                " other members, or did not rebalance", "see that all have one partition.assignment.strategy; restart"
                 f" {_member_of(owner)}",
             )  # fmt: skip
 
@@ -276,7 +276,7 @@ def _offsets(facts: Facts) -> Iterator[Finding]:
             offset = decode_offset(node.data)
         except UnreadableZnode:
             yield Finding(
-                ERROR, "offset-unreadable", path, f"{node.data.decode(errors='replace')[:40]!r} is no number: rebalances"
+                ERROR, "offset-unreadable", path, f"{node.data.decode(errors='replace')[:40]!r} is no number: attempts"
                 " of the member that gets the partition fail", "write a number, or delete the node",
             )  # fmt: skip
             continue
@@ -336,6 +336,6 @@ def _two_worlds(facts: Facts) -> Iterator[Finding]:
         where, (here, there) = next(iter(sorted(differing.items())))
         yield Finding(
             WARNING, "offsets-in-both-worlds", path,
-            f"{len(differing)} partitions have other offsets in Kafka, e.g. {where}: {here} in ZooKeeper, {there} in Kafka",
+            f"{len(differing)} partitions have other offsets in Kafka, e.g. {where}: {here} here, {there} there",
             "find out which one counts (zkconsumer offsets diff) before anybody changes offsets.storage",
         )  # fmt: skip
