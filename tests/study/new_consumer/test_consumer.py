@@ -302,55 +302,6 @@ def test_a_deserializer_of_ones_own_is_used_and_closed(cluster: KafkaCluster, to
     assert closed == [True]
 
 
-def test_a_listener_commits_before_and_seeks_after_a_rebalance(
-    cluster: KafkaCluster, topic: str, group: str, new_consumer: NewConsumers
-) -> None:
-    """Seed 003's ConsumerRebalanceListener, which commits and seeks; a failing one is ignored."""
-    cluster.create_topic(topic, partitions=2)
-    for partition in (0, 1):
-        cluster.produce(topic, [b"0", b"1", b"2"], partition=partition)
-    first = new_consumer(group_id=group, heartbeat_interval_ms=100)
-    told: list[tuple[str, set[TopicAndPartition]]] = []
-    offsets = {TopicAndPartition(topic, number): OffsetAndMetadata(2) for number in (0, 1)}
-
-    class Listener:
-        def on_partitions_revoked(self, partitions: set[TopicAndPartition]) -> None:
-            told.append(("revoked", partitions))
-            if partitions:
-                first.commit_sync(offsets)
-
-        def on_partitions_assigned(self, partitions: set[TopicAndPartition]) -> None:
-            told.append(("assigned", partitions))
-            for partition in partitions:
-                first.seek(partition, 1)
-            raise ValueError("the listener does not like it")
-
-    first.subscribe([topic], listener=Listener())
-    assert sorted(record.offset for record in poll_for(first, 4)) == [1, 1, 2, 2]
-
-    second = new_consumer(group_id=group, heartbeat_interval_ms=100)
-    second.subscribe([topic])
-    got: list[int] = []
-    thread_error: list[BaseException] = []
-
-    def join() -> None:
-        try:
-            got.extend(record.offset for record in poll_for(second, 1))
-        except BaseException as error:
-            thread_error.append(error)
-
-    joining = threading.Thread(target=join)
-    joining.start()
-    poll_until([first], lambda: not joining.is_alive(), "the second one has read")
-    joining.join()
-
-    assert not thread_error
-    assert got == [2], "it begins where the listener's commit said"
-    both = set(offsets)
-    assert told[:3] == [("revoked", set()), ("assigned", both), ("revoked", both)]
-    assert told[3][0] == "assigned" and len(told[3][1]) == 1
-
-
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky", "random", "broadcast"])
 def test_a_group_shares_partitions_by_each_strategy(
     cluster: KafkaCluster, topic: str, group: str, new_consumer: NewConsumers, strategy: str
