@@ -18,7 +18,7 @@ from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from pipeline.options import SourceOptions
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerRebalanceFailedException, KafkaException
-from zkconsumer.events import RebalanceFinished, SessionLost, SessionReconnected, SessionSuspended
+from zkconsumer.events import RebalanceFinished, SessionLost, SessionReconnected, SessionRenewed, SessionSuspended
 from zkconsumer.topic_count import ConsumerThreadId
 from zkconsumer.topic_filter import Whitelist
 
@@ -205,7 +205,7 @@ class Member:
             self._ledger.rebalances += 1
         elif isinstance(event, SessionSuspended):
             self._away_since_s = time.monotonic()
-        elif isinstance(event, SessionReconnected):
+        elif isinstance(event, SessionReconnected | SessionRenewed):
             self._away_since_s = None
         elif isinstance(event, SessionLost):
             self._away_since_s = None
