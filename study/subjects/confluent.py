@@ -43,7 +43,7 @@ def main() -> None:
         while not reporter.leaving.is_set():
             record = consumer.poll(POLL_S)
             if record is not None and record.error() is None:
-                reporter.delivered(record.topic(), record.partition(), record.offset())
+                reporter.delivered(str(record.topic()), int(record.partition() or 0), int(record.offset() or 0))
     finally:
         consumer.close()
 
