@@ -54,16 +54,9 @@ ORACLE_FILES = frozenset({"tests/conformance/test_scala_consumer.py", "tests/con
 SCRIPTED = frozenset({"ScriptedBroker", "ScriptedCluster"})  # brokers that do what no real one does on demand
 
 # Said on the page as long as they are open; those without an entry are open and nobody has said why.
-OPEN_BECAUSE = {
-    "N1": "there is no offset checker of ours yet",
-    "N2": "there is no offset checker of ours yet",
-    "N3": "there is no verify command of ours yet; that 1.1.1's calls our groups balanced is shown with O7",
+OPEN_BECAUSE: dict[str, str] = {
     "N4": "says something of the real tool alone, nothing of ours",
-    "N5": "there is no export command of ours yet",
-    "N6": "there is no import command of ours yet",
-    "N7": "there is no import command of ours yet",
-    "N8": "there is no command of ours that sets offsets yet",
-} | {f"P{number}": "the rules of the new consumer are not part of this package yet" for number in range(1, 10)}
+}
 
 # A statement with two halves, and the one that says its second half: proven in part only while that one is open.
 SECOND_HALF = {"A6": "O3"}

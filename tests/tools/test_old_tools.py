@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from tests.broker.members import Member
 from tests.conformance.group import Group, fresh
 from tests.tools.conftest import Consumed, Run
 from zkconsumer.testing.kafka import KafkaCluster
@@ -20,6 +21,7 @@ from zkconsumer.testing.tools import (
     update_offsets_in_zk,
     verify_consumer_rebalance,
 )
+from zkconsumer.testing.waiting import eventually
 
 SUCCESSFUL, FAILED = "Rebalance operation successful !\n", "Rebalance operation failed !\n"
 
@@ -95,14 +97,31 @@ def test_the_verdict_is_that_of_1_1_1(run: Run, consumed: Consumed) -> None:
     assert (live.stdout, live.code, live.stderr) == (SUCCESSFUL, 0, "")
 
 
-def test_the_reasons_of_a_failed_verdict_are_told(run: Run, consumed: Consumed) -> None:
-    """N3, N4: in 0.8's words; the exit code stays 0 unless asked for. 0.8.2.2's own verdict is of no use."""
+def test_the_reason_of_a_failed_verdict_is_told(run: Run, consumed: Consumed) -> None:
+    """In 0.8's words; the exit code stays 0 unless asked for."""
     group = Group(consumed.group.client, fresh("verified"))
     group.put(f"ids/{group.name}_c1", f'{{"version":1,"subscription":{{"{consumed.topic}":1}},"pattern":"static"}}')
 
     ours = run("verify-rebalance", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", group.name)
 
     assert (ours.stdout, ours.code) == (FAILED, 0)
+    assert f"No owners for any partitions for topic {consumed.topic}" in ours.stderr
+
+
+def test_a_group_begins_where_the_import_put_it(run: Run, consumed: Consumed, tmp_path: Path) -> None:
+    """N7: behind the first two records of partition 0, and at the beginning of the others."""
+    where, name, file = consumed.kafka.zookeeper_connect, fresh("imported"), tmp_path / "offsets"
+    file.write_text(f"/consumers/{name}/offsets/{consumed.topic}/0:2\n")
+    assert run("import-zk-offsets", "--zkconnect", where, "--input-file", str(file)) == (0, "", "")
+    member = Member(where, name, "c1", {consumed.topic: 1})
+    try:
+        member.join()
+        eventually(lambda: {record.partition for record in member.records} >= {0, 1}, "records of both")
+    finally:
+        member.shutdown()
+
+    first = {number: min(r.offset for r in member.records if r.partition == number) for number in (0, 1)}
+    assert first == {0: 2, 1: 0}
 
 
 def test_offsets_go_both_ways_between_ours_and_theirs(run: Run, consumed: Consumed, tmp_path: Path) -> None:
