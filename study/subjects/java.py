@@ -26,6 +26,12 @@ def java_member(settings: MemberSettings, assignor: str) -> ProcessMember:
         "partition.assignment.strategy": ASSIGNORS + assignor,
     }
     topics = f"pattern:{settings.pattern}" if settings.pattern is not None else ",".join(settings.topics)
-    command = [str(find_java()), *QUICK_START, "-Xmx256m", "-cp", class_path_of([compiled("NewConsumer.java", jars), *jars])]
+    command = [
+        str(find_java()),
+        *QUICK_START,
+        "-Xmx256m",
+        "-cp",
+        class_path_of([compiled("NewConsumer.java", jars), *jars]),
+    ]
     command += ["NewConsumer", topics, str(settings.work_ms), *(f"{key}={value}" for key, value in given.items())]
     return ProcessMember(settings, command)

@@ -69,7 +69,9 @@ class Member(Protocol):
 class ProcessMember:
     """A member whose process writes its own lines, see study.subjects.reporting."""
 
-    def __init__(self, settings: MemberSettings, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, settings: MemberSettings, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         self._process = GuardedProcess(f"member-{settings.name}")
         self._history = self._process.directory / "history.jsonl"
         self._settings = replace(settings, history=str(self._history))
@@ -80,7 +82,9 @@ class ProcessMember:
     def start(self) -> None:
         self._process.open()
         self._settings.write(self._process.directory / "settings.json")
-        self._process.spawn([*self._command, str(self._process.directory / "settings.json")], environment=self._environment)
+        self._process.spawn(
+            [*self._command, str(self._process.directory / "settings.json")], environment=self._environment
+        )
         eventually(self._is_up, f"{self._process.name} up", START_TIMEOUT_S)
 
     def stop(self) -> None:

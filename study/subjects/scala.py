@@ -95,7 +95,9 @@ class ScalaMember:
 
         try:
             while not self._ending.wait(self._work_s * SLOW_BATCH):
-                pending = [self._consumer.begin("take", number, SLOW_BATCH) for number in range(len(self._consumer.streams))]
+                pending = [
+                    self._consumer.begin("take", number, SLOW_BATCH) for number in range(len(self._consumer.streams))
+                ]
                 while not self._ending.is_set() and not all(one.done for one in pending):
                     self._ending.wait(0.02)
         except ServerError:

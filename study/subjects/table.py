@@ -49,5 +49,7 @@ def subjects_named(names: str) -> list[Subject]:
     wanted = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in wanted if name not in SUBJECTS]
     if unknown or not wanted:
-        raise UnknownSubject(f"subjects {names!r}: {', '.join(unknown) or 'none given'}; there are {', '.join(SUBJECTS)}")
+        raise UnknownSubject(
+            f"subjects {names!r}: {', '.join(unknown) or 'none given'}; there are {', '.join(SUBJECTS)}"
+        )
     return [SUBJECTS[name] for name in dict.fromkeys(wanted)]
