@@ -58,7 +58,7 @@ def read_lines(spark: SparkSession, *files: Path) -> History:
     """A history from its JSON lines. A line that is no JSON stops the reading: a history has no holes."""
     columns = {field.name: field for schema in SCHEMAS.values() for field in schema}
     everything = StructType([StructField("kind", _TEXT), *columns.values()])
-    lines = spark.read.schema(everything).option("mode", "FAILFAST").json([str(file) for file in files])
+    lines = spark.read.schema(everything).option("mode", "FAILFAST").json([str(file) for file in files]).cache()
     return History(
         {kind: lines.where(lines.kind == kind).select(*schema.fieldNames()) for kind, schema in SCHEMAS.items()}
     )

@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
 
 from pipeline import jobs
 from pipeline.histories import History, read_lines, read_parquet, write_parquet
 
 EVIDENCE_ROWS = 20
+LOG_FILE = Path(__file__).with_name("log4j2.properties")
 Row = dict[str, Any]
 
 
@@ -33,26 +36,48 @@ class Judgement(NamedTuple):
 
 
 @contextmanager
-def local_session(name: str, *, cores: int = 2) -> Iterator[SparkSession]:
-    """Spark in this process's own Java, on loopback only, quiet."""
+def local_session(name: str, *, cores: int = 2, small: bool = False) -> Iterator[SparkSession]:
+    """Spark in a Java of its own, on loopback only, quiet; at the end that Java is gone too.
+
+    `small` is for histories of some minutes: it compiles nothing, which there takes longer than the work itself.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.Builder().master(f"local[{cores}]").appName(name)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    java_options = f"-Dlog4j2.configurationFile={LOG_FILE.as_uri()}"
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": str(2 * cores),
+        "spark.sql.shuffle.partitions": str(1 if small else 4 * cores),
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
     }
-    for key, value in settings.items():
+    if small:
+        java_options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        settings |= {
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.sql.adaptive.enabled": "false",
+        }
+    builder = SparkSession.Builder().master(f"local[{cores}]").appName(name)
+    for key, value in {**settings, "spark.driver.extraJavaOptions": java_options}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
         yield spark
     finally:
         spark.stop()
+        _end_java()
+
+
+def _end_java() -> None:
+    """SparkSession.stop() leaves its Java machine running until this process ends."""
+    gateway: Any = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
 
 
 def judge_lines(spark: SparkSession, lines: Path, parquet: Path) -> Judgement:
@@ -90,38 +115,34 @@ def judge(history: History, *, progress: Callable[[str], None] = lambda _: None)
         findings[name] = _finding(frame, weight="records" if name == "lost" else None)
     for name, frame in figures.items():
         progress(name)
-        tables[name] = _sorted(frame.collect())
+        tables[name] = _sorted([row.asDict() for row in frame.collect()])
     for frame in (produced, delivered, owned, committed, windows):
         frame.unpersist()
     return Judgement(findings, tables)
 
 
 def _finding(frame: DataFrame, *, weight: str | None) -> Finding:
-    """One pass: rows by subject are few, or the run is worth no more than the first of them."""
-    from pyspark.sql import functions as F
-
-    frame = frame.cache()
-    number = F.sum(weight) if weight else F.count("*")
-    counts = {
-        row["subject"]: int(row["number"]) for row in frame.groupBy("subject").agg(number.alias("number")).collect()
-    }
-    evidence: list[Row] = []
-    for subject in sorted(counts):
-        rows = frame.where(F.col("subject") == subject).orderBy("topic", "partition").limit(EVIDENCE_ROWS).collect()
-        evidence += _sorted(rows)
-    frame.unpersist()
-    return Finding(counts, evidence)
+    """One pass: each row kept carries its subject's sum."""
+    subject = Window.partitionBy("subject")
+    first = subject.orderBy("topic", "partition", F.to_json(F.struct("*")))
+    rows = (
+        frame.withColumn("place", F.row_number().over(first))
+        .withColumn("total", (F.sum(weight) if weight else F.count("*")).over(subject))
+        .where(F.col("place") <= EVIDENCE_ROWS)
+        .drop("place")
+        .collect()
+    )
+    evidence = _sorted([row.asDict() for row in rows])
+    counts = {row["subject"]: int(row["total"]) for row in evidence}
+    return Finding(counts, [{name: value for name, value in row.items() if name != "total"} for row in evidence])
 
 
 def _sizes(produced: DataFrame, delivered: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
     made = produced.groupBy("subject").agg(F.count("*").alias("produced"))
     read = delivered.groupBy("subject").agg(F.count("*").alias("delivered"))
     return made.join(read, "subject", "full").fillna(0, ["produced", "delivered"])
 
 
-def _sorted(rows: list[Any]) -> list[Row]:
-    """As plain values in an order that does not depend on Spark's."""
-    plain = [row.asDict() for row in rows]
-    return sorted(plain, key=lambda row: [(value is None, str(type(value)), value) for value in row.values()])
+def _sorted(rows: list[Row]) -> list[Row]:
+    """In an order that does not depend on Spark's."""
+    return sorted(rows, key=lambda row: [(value is None, str(type(value)), value) for value in row.values()])

@@ -108,7 +108,7 @@ def judge_folder(folder: Path) -> list[Any]:
     from study.report import page
 
     about = _about(folder)
-    with local_session("zkconsumer study") as spark:
+    with local_session("zkconsumer study", small=True) as spark:
         judgement = judge_lines(spark, folder / "history.jsonl", folder / "parquet")
     counts = {name: finding.counts for name, finding in judgement.findings.items()}
     evidence = {name: finding.evidence for name, finding in judgement.findings.items()}

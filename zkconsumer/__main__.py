@@ -37,7 +37,8 @@ COMMANDS = {
     "verifiable-consumer": Entry("zkconsumer.commands.verifiable_consumer", "tell what a consumer does, as JSON lines"),
     "sandbox": Entry("zkconsumer.commands.sandbox", "real ZooKeeper and Kafka in the foreground, until Ctrl-C"),
     "tree": Entry("zkconsumer.commands.tree", "print what is in ZooKeeper as a tree"),
-    "demo": Entry("zkconsumer.commands.demo", "a short guided run on real servers"),
+    "study": Entry("study.command", "old consumers against new ones, with a report"),
+    "demo": Entry("study.demo", "old and new consumers side by side on real servers"),
 }
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

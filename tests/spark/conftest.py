@@ -12,5 +12,5 @@ from pipeline.judging import local_session
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with local_session("tests", cores=1) as session:
+    with local_session("tests", cores=1, small=True) as session:
         yield session

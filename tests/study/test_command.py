@@ -1,0 +1,63 @@
+"""The command on things that are not there; no server is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zkconsumer.__main__ import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "crush"], "there is no scenario 'crush'"),
+        (["run", "crash", "--subjects", "ours,theirs"], "theirs; there are ours,"),
+        (["report", "nowhere"], "nowhere is no run of `zkconsumer study run`"),
+        (["compare", "nowhere", "neither"], "nowhere is no run"),
+    ],
+)
+def test_a_mistake_gets_one_line(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["study", *arguments]) == 1
+
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert len(printed.err.splitlines()) == 1
+
+
+def test_the_list_can_be_read_by_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "list", "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert "ours" in found["subjects"]
+    assert "crash" in {scenario["name"] for scenario in found["scenarios"]}
+
+
+def run_folder(folder: Path, *, lost: bool) -> str:
+    folder.mkdir()
+    figures = {"subject": "ours", "verdicts": {"lost": not lost}} | dict.fromkeys(
+        ("title", "lost", "duplicated", "reordered", "delivered_by_non_owner", "rebalances", "rebalance_ms",
+         "partitions_stopped", "partitions_moved", "median_pause_ms", "longest_pause_ms", "zookeeper_packets", "most_lag"), 1
+    )  # fmt: skip
+    (folder / "run.json").write_text("{}")
+    (folder / "figures.json").write_text(json.dumps({"figures": [figures]}))
+    return str(folder)
+
+
+def test_comparing_tells_whether_verdicts_differ(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    one, same, other = (run_folder(tmp_path / name, lost=name == "other") for name in ("one", "same", "other"))
+
+    assert main(["study", "compare", one, same]) == 0
+    assert "ours: same verdicts" in capsys.readouterr().out
+    assert main(["study", "compare", one, other]) == 1
+    assert "ours: verdicts differ: lost" in capsys.readouterr().out
