@@ -29,7 +29,8 @@ EXAMPLES = """\
 
 JUDGE_ESTIMATE_S = 40.0
 SHOWN = {
-    "title": "consumer", "lost": "lost", "duplicated": "again", "reordered": "order", "delivered_by_non_owner": "non-owner",
+    "title": "consumer", "lost": "lost", "duplicated": "again", "reordered": "order",
+    "delivered_by_non_owner": "non-owner",
     "rebalances": "rebal.", "rebalance_ms": "ms", "partitions_stopped": "stopped", "partitions_moved": "moved",
     "median_pause_ms": "pause ms", "longest_pause_ms": "longest", "zookeeper_packets": "ZK packets", "most_lag": "lag",
 }  # fmt: skip

@@ -85,7 +85,7 @@ def commits_from_log(transactions: Iterable[Transaction], group: str) -> list[Li
                         "offset": int(transaction.data),
                         "time_ms": transaction.time_ms,
                         "store": "zookeeper",
-                    }  # fmt: skip
+                    }
                 )
     return found
 

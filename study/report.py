@@ -38,12 +38,15 @@ COLUMNS = {
     "commit_store": "kept in",
 }
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 0 auto; padding: 1rem; color: #1a1a1a; background: #fff }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 0 auto; padding: 1rem;
+  color: #1a1a1a; background: #fff }
 h1 { line-height: 1.2 } table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem }
 th, td { border: 1px solid #bbb; padding: .25rem .5rem; text-align: right } th { background: #f0f0f0 }
 th[scope=row], td.text { text-align: left } .wide { overflow-x: auto } td.bad { background: #fbe3df; font-weight: bold }
-a:focus, summary:focus, .wide:focus { outline: 3px solid #1b6ca8 } .skip { position: absolute; left: -999px } .skip:focus { left: 1rem }
-figure { margin: 1rem 0 } @media print { .skip { display: none } figure, table { break-inside: avoid } body { max-width: none } }
+a:focus, summary:focus, .wide:focus { outline: 3px solid #1b6ca8 }
+.skip { position: absolute; left: -999px } .skip:focus { left: 1rem }
+figure { margin: 1rem 0 }
+@media print { .skip { display: none } figure, table { break-inside: avoid } body { max-width: none } }
 """
 
 
@@ -226,7 +229,8 @@ def _rebalance_table(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in columns)
     lines = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="wide" tabindex="0" role="region" aria-label="table"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+    region = '<div class="wide" tabindex="0" role="region" aria-label="table">'
+    return f"{region}<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
 
 
 def _details(summary: str, content: str) -> str:
@@ -235,7 +239,8 @@ def _details(summary: str, content: str) -> str:
 
 def _chart(figure: go.Figure, caption: str) -> str:
     drawn = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})
-    return f'<figure role="group" aria-label="{escape(caption)}"><figcaption>{escape(caption)}</figcaption>{drawn}</figure>'
+    label = escape(caption)
+    return f'<figure role="group" aria-label="{label}"><figcaption>{escape(caption)}</figcaption>{drawn}</figure>'
 
 
 def _plain(text: str) -> str:

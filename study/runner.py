@@ -162,7 +162,7 @@ class _Play:
                 "time_ms": one.time_ms,
                 "operation": one.operation.value,
                 "path": one.path,
-            }  # fmt: skip
+            }
             for one in transactions
             if one.time_ms <= self._end_ms
         ]
@@ -313,7 +313,7 @@ class _Play:
                     "partition": message.partition(),
                     "offset": message.offset(),
                     "time_ms": now_ms(),
-                }  # fmt: skip
+                }
             )
 
     def _sample_load(self) -> None:
@@ -331,7 +331,7 @@ class _Play:
                         "packets": int(counters["zk_packets_received"]),
                         "watches": int(counters["zk_watch_count"]),
                         "sessions": int(counters["zk_global_sessions"]),
-                    }  # fmt: skip
+                    }
                 )
 
     def _collect(self) -> None:
@@ -357,7 +357,8 @@ class _Play:
         if "__consumer_offsets" not in self._kafka.topics():
             return
         reader = Consumer(
-            {"bootstrap.servers": self._kafka.bootstrap_servers, "group.id": "study-reader", "enable.auto.commit": False,
+            {"bootstrap.servers": self._kafka.bootstrap_servers, "group.id": "study-reader",
+             "enable.auto.commit": False,
              "enable.partition.eof": True, "log_level": 2}
         )  # fmt: skip
         try:

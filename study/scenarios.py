@@ -28,7 +28,8 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
     "add topic": ("topic", "partitions"),
 }
 _TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "at": (int, float), "do": str, "members": list, "for_s": (int, float), "broker": int, "topic": str, "partitions": int,
+    "at": (int, float), "do": str, "members": list, "for_s": (int, float),
+    "broker": int, "topic": str, "partitions": int,
 }  # fmt: skip
 
 
@@ -170,8 +171,9 @@ class _Reader:
         name = f"{within}.{key}" if within else key
         if key not in data:
             raise ScenarioError(f"{self._where}: {name} is missing")
-        value = data[key]
-        if not isinstance(value, kind) or isinstance(value, bool) or (least is not None and value < least):
+        value: Any = data[key]
+        fits = isinstance(value, kind) and not isinstance(value, bool)
+        if not fits or (least is not None and data[key] < least):
             names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
             raise self.wrong(name, value, names + (f" from {least} up" if least is not None else ""))
         return value

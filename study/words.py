@@ -53,21 +53,23 @@ def means(rows: Sequence[Figures]) -> list[str]:
     doubled = [one for one in rows if one.duplicated]
     if doubled:
         said.append(
-            f"{_names(doubled)} delivered records again. What was not committed when a member went away comes again under"
-            " both protocols: an application has to bear repetitions before and after a migration."
+            f"{_names(doubled)} delivered records again. What was not committed when a member went away comes again"
+            " under both protocols: an application has to bear repetitions before and after a migration."
         )
     if old and new:
         said.append(_compare("longest pause", "longest_pause_ms", old, new))
         said.append(_compare("time in rebalances", "rebalance_ms", old, new))
         stopped_old, stopped_new = (max(one.partitions_stopped for one in side) for side in (old, new))
         said.append(
-            f"Partitions were stopped up to {stopped_old} times under the old protocol and up to {stopped_new} times under"
-            " the new one. The old protocol stops all of a member's partitions at every change, and so does the new one"
+            f"Partitions were stopped up to {stopped_old} times under the old protocol and up to"
+            f" {stopped_new} times"
+            " under the new one. The old protocol stops all of a member's partitions at every change, and so does the new one"
             " unless its assignment is cooperative."
         )
         said.append(
-            f"Around rebalances ZooKeeper took {max(one.zookeeper_packets for one in old):,} packets for the old protocol,"
-            f" {max(one.zookeeper_packets for one in new):,} for the new: that load, and the watches of every member on"
+            f"Around rebalances ZooKeeper took {max(one.zookeeper_packets for one in old):,} packets"
+            f" for the old"
+            f" protocol, {max(one.zookeeper_packets for one in new):,} for the new: that load, and the watches of every member on"
             " every other, go away with a migration, and the group coordinator on a broker takes their place."
         )
     return said

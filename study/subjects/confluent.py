@@ -41,7 +41,7 @@ def main() -> None:
     )
     try:
         while not reporter.leaving.is_set():
-            record = consumer.poll(POLL_S)
+            record: Any = consumer.poll(POLL_S)
             if record is not None and record.error() is None:
                 reporter.delivered(record.topic(), record.partition(), record.offset())
     finally:

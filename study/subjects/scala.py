@@ -38,7 +38,7 @@ class ScalaMember:
             },
             report_values=False,
             start_reading=not settings.work_ms,
-            **subscription,  # type: ignore[arg-type]
+            **subscription,
         )
         self._taken = 0
         self._ending = threading.Event()

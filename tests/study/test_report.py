@@ -55,7 +55,8 @@ def test_figures_count_from_the_start_of_the_timeline() -> None:
 
     assert (ours.pauses, ours.median_pause_ms, ours.longest_pause_ms, ours.most_lag) == (2, 700, 1300, 1234)
     assert ours.verdicts == {
-        "lost": True, "duplicated": False, "reordered": True, "delivered_by_non_owner": True, "commits_going_back": True,
+        "lost": True, "duplicated": False, "reordered": True, "delivered_by_non_owner": True,
+        "commits_going_back": True,
     }  # fmt: skip
     assert all(java.verdicts.values())
 

@@ -62,7 +62,7 @@ def test_what_is_wrong_is_named(text: str, message: str) -> None:
 
 
 def test_an_unknown_scenario_is_told_which_there_are() -> None:
-    with pytest.raises(ScenarioError, match="no scenario 'crush'.* crash,"):
+    with pytest.raises(ScenarioError, match=r"no scenario 'crush'.* crash,"):
         load("crush")
 
 
