@@ -13,7 +13,7 @@ from rich.console import Console
 from study.command import show, study
 
 EXAMPLES = """\
-  zkconsumer demo                                     under two minutes
+  zkconsumer demo                                     ours, Scala 0.8.2.2, confluent-kafka
   zkconsumer demo --subjects ours,java-cooperative    other consumers
   zkconsumer demo --scenario rolling-restart          another scenario"""
 

@@ -34,13 +34,9 @@ def owners_from_log(transactions: Iterable[Transaction], group: str) -> list[Lin
                 thread = (transaction.data or b"").decode(errors="replace")
                 member = thread.removeprefix(f"{group}_").rpartition("-")[0]
                 living[transaction.path] = {
-                    "kind": "owned",
-                    "member": member,
-                    "topic": match[1],
-                    "partition": int(match[2]),
-                    "from_ms": transaction.time_ms,
-                    "until_ms": None,
-                }
+                    "kind": "owned", "member": member, "topic": match[1], "partition": int(match[2]),
+                    "from_ms": transaction.time_ms, "until_ms": None,
+                }  # fmt: skip
     return found + list(living.values())
 
 
@@ -67,13 +63,9 @@ def owners_from_reports(lines: Iterable[Line], killed_ms: Mapping[str, int]) -> 
                 continue
             end(where, line["time_ms"])
         owner[where] = {
-            "kind": "owned",
-            "member": line["member"],
-            "topic": line["topic"],
-            "partition": line["partition"],
-            "from_ms": line["time_ms"],
-            "until_ms": None,
-        }
+            "kind": "owned", "member": line["member"], "topic": line["topic"], "partition": line["partition"],
+            "from_ms": line["time_ms"], "until_ms": None,
+        }  # fmt: skip
     return found + [line | {"until_ms": killed_ms.get(line["member"])} for line in owner.values()]
 
 
@@ -107,13 +99,9 @@ def commit_from_record(key: bytes | None, value: bytes | None, time_ms: int, gro
     if stored_group != group:
         return None
     return {
-        "kind": "committed",
-        "topic": topic,
-        "partition": struct.unpack_from(">i", key, at)[0],
-        "offset": struct.unpack_from(">q", value, 2)[0],
-        "time_ms": time_ms,
-        "store": "kafka",
-    }
+        "kind": "committed", "topic": topic, "partition": struct.unpack_from(">i", key, at)[0],
+        "offset": struct.unpack_from(">q", value, 2)[0], "time_ms": time_ms, "store": "kafka",
+    }  # fmt: skip
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:

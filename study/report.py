@@ -229,8 +229,8 @@ def _rebalance_table(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in columns)
     lines = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-    return f'<div class="wide" tabindex="0" role="region" aria-label="table">{table}</div>'
+    region = '<div class="wide" tabindex="0" role="region" aria-label="table">'
+    return f"{region}<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
 
 
 def _details(summary: str, content: str) -> str:
@@ -239,8 +239,8 @@ def _details(summary: str, content: str) -> str:
 
 def _chart(figure: go.Figure, caption: str) -> str:
     drawn = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})
-    said = escape(caption)
-    return f'<figure role="group" aria-label="{said}"><figcaption>{said}</figcaption>{drawn}</figure>'
+    label = escape(caption)
+    return f'<figure role="group" aria-label="{label}"><figcaption>{escape(caption)}</figcaption>{drawn}</figure>'
 
 
 def _plain(text: str) -> str:

@@ -357,14 +357,10 @@ class _Play:
         if "__consumer_offsets" not in self._kafka.topics():
             return
         reader = Consumer(
-            {
-                "bootstrap.servers": self._kafka.bootstrap_servers,
-                "group.id": "study-reader",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "log_level": 2,
-            }
-        )
+            {"bootstrap.servers": self._kafka.bootstrap_servers, "group.id": "study-reader",
+             "enable.auto.commit": False,
+             "enable.partition.eof": True, "log_level": 2}
+        )  # fmt: skip
         try:
             left = {*self._kafka.end_offsets("__consumer_offsets")}
             reader.assign([TopicPartition("__consumer_offsets", number, 0) for number in left])

@@ -172,8 +172,8 @@ class _Reader:
         if key not in data:
             raise ScenarioError(f"{self._where}: {name} is missing")
         value: Any = data[key]
-        is_right = isinstance(value, kind) and not isinstance(value, bool)
-        if not is_right or (least is not None and value < least):
+        fits = isinstance(value, kind) and not isinstance(value, bool)
+        if not fits or (least is not None and data[key] < least):
             names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
             raise self.wrong(name, value, names + (f" from {least} up" if least is not None else ""))
         return value

@@ -62,13 +62,15 @@ def means(rows: Sequence[Figures]) -> list[str]:
         stopped_old, stopped_new = (max(one.partitions_stopped for one in side) for side in (old, new))
         said.append(
             f"Partitions were stopped up to {stopped_old} times under the old protocol and up to {stopped_new} times"
-            " under the new one. The old protocol stops all of a member's partitions at every change, and so does"
-            " the new one unless its assignment is cooperative."
+            " under the new one. The old protocol stops all of a member's partitions at every change, and so does the"
+            " new one unless its assignment is cooperative."
         )
+        packets_old, packets_new = (max(one.zookeeper_packets for one in side) for side in (old, new))
         said.append(
-            f"Around rebalances ZooKeeper took {max(one.zookeeper_packets for one in old):,} packets for the old"
-            f" protocol, {max(one.zookeeper_packets for one in new):,} for the new: that load, and the watches of every"
-            " member on every other, go away with a migration, and the group coordinator on a broker takes their place."
+            f"Around rebalances ZooKeeper took {packets_old:,} packets for the old protocol, {packets_new:,} for"
+            " the new:"
+            " that load, and the watches of every member on every other, go away with a migration, and the group"
+            " coordinator on a broker takes their place."
         )
     return said
 

@@ -41,9 +41,9 @@ def main() -> None:
     )
     try:
         while not reporter.leaving.is_set():
-            record = consumer.poll(POLL_S)
+            record: Any = consumer.poll(POLL_S)
             if record is not None and record.error() is None:
-                reporter.delivered(str(record.topic()), int(record.partition() or 0), int(record.offset() or 0))
+                reporter.delivered(record.topic(), record.partition(), record.offset())
     finally:
         consumer.close()
 

@@ -47,8 +47,8 @@ def run_folder(folder: Path, *, lost: bool) -> str:
     folder.mkdir()
     figures = {"subject": "ours", "verdicts": {"lost": not lost}} | dict.fromkeys(
         ("title", "lost", "duplicated", "reordered", "delivered_by_non_owner", "rebalances", "rebalance_ms",
-         "partitions_stopped", "partitions_moved", "median_pause_ms", "longest_pause_ms", "zookeeper_packets",
-         "most_lag"), 1
+         "partitions_stopped", "partitions_moved", "median_pause_ms", "longest_pause_ms",
+         "zookeeper_packets", "most_lag"), 1
     )  # fmt: skip
     (folder / "run.json").write_text("{}")
     (folder / "figures.json").write_text(json.dumps({"figures": [figures]}))
