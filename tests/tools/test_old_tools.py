@@ -97,7 +97,7 @@ def test_the_verdict_is_that_of_1_1_1(run: Run, consumed: Consumed) -> None:
     assert (live.stdout, live.code, live.stderr) == (SUCCESSFUL, 0, "")
 
 
-def test_the_reason_of_a_failed_verdict_is_told(run: Run, consumed: Consumed) -> None:
+def test_the_reason_of_a_failed_verdict_is_told(run: Run, consumed: Consumed, caplog: pytest.LogCaptureFixture) -> None:
     """In 0.8's words; the exit code stays 0 unless asked for."""
     group = Group(consumed.group.client, fresh("verified"))
     group.put(f"ids/{group.name}_c1", f'{{"version":1,"subscription":{{"{consumed.topic}":1}},"pattern":"static"}}')
@@ -105,7 +105,7 @@ def test_the_reason_of_a_failed_verdict_is_told(run: Run, consumed: Consumed) ->
     ours = run("verify-rebalance", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", group.name)
 
     assert (ours.stdout, ours.code) == (FAILED, 0)
-    assert f"No owners for any partitions for topic {consumed.topic}" in ours.stderr
+    assert f"No owners for any partitions for topic {consumed.topic}" in caplog.messages
 
 
 def test_a_group_begins_where_the_import_put_it(run: Run, consumed: Consumed, tmp_path: Path) -> None:
