@@ -210,7 +210,8 @@ def test_offsets_behind_retention_and_groups_in_both_worlds(
         topic, group_id=group.name, bootstrap_servers=kafka_1_1.bootstrap_servers, auto_offset_reset="earliest"
     )
     try:
-        eventually(lambda: bool(consumer.poll(timeout_ms=200)), timeout_s=60)
+        # Not in small slices: with those kafka-python may never get through with joining on a busy machine.
+        eventually(lambda: bool(consumer.poll(timeout_ms=5000)), "the new consumer reads", timeout_s=120)
         consumer.commit()
         ours = run("doctor", "--zookeeper", kafka_1_1.zookeeper_connect, "--group", group.name, "--json")
     finally:

@@ -156,7 +156,7 @@ def test_a_server_dies_with_its_guard_and_its_owner_cleans_up(temporary: Path) -
         eventually(lambda: not runs(found["server"]), "the end of the server")
         process.communicate(input="")
         assert process.returncode == 0
-    assert everything_is_gone(found)
+    eventually(lambda: everything_is_gone(found), "nothing left")
     assert list(temporary.iterdir()) == []
 
 
