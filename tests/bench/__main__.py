@@ -1,13 +1,43 @@
-"""`make bench`: what things cost on this machine, as tables, for comparing. Run it on a quiet machine."""
+"""`make bench`: what things cost on this machine, as ratios against peers in the same run. Best on a quiet machine.
+
+    python -m tests.bench [NAME ...] [--quick] [--output DIRECTORY]
+
+Without names, every bench runs. The samples go to DIRECTORY/bench.json (default: bench-results).
+"""
 
 from __future__ import annotations
 
-from tests.bench import startup
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from tests.bench.report import Report
+
+BENCHES: dict[str, str] = {
+    "startup": "seconds from start() of a server to its first answer",
+}
+"""Name of a module of this package with `run(report)`, and what it measures."""
 
 
-def main() -> None:
-    startup.main()
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
+    parser.add_argument("--quick", action="store_true", help="small and few: two minutes in all")
+    parser.add_argument("--output", type=Path, default=Path("bench-results"), help="directory (default: bench-results)")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(BENCHES):
+        parser.error(f"no bench is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    report = Report(quick=arguments.quick)
+    for name in arguments.names or BENCHES:
+        report.progress(f"{name}: {BENCHES[name]}")
+        importlib.import_module(f"tests.bench.{name}").run(report)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    report.write_json(arguments.output / "bench.json")
+    kept = report.show_wanted()
+    report.console.print(f"samples: {arguments.output / 'bench.json'}")
+    return 0 if kept else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,21 +7,26 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from tests.bench.report import Measured, Report
 from zkconsumer.testing.kafka import KafkaBroker
 from zkconsumer.testing.programs import KAFKA_VERSIONS, program
 from zkconsumer.testing.scala import ScalaConsumer
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 ROUNDS = 5
+QUICK_ROUNDS = 1
 TARGET_S = {"ZooKeeper 3.9": 1.0, "Kafka 0.8.2.2": 3.0, "Kafka 1.1.1": 5.0}
 
 
 def main() -> None:
-    console = Console(highlight=False)
+    run(Report())
+
+
+def run(report: Report) -> None:
+    rounds = QUICK_ROUNDS if report.quick else ROUNDS
     for version in KAFKA_VERSIONS:
         program("kafka", version).jars()
     with ZooKeeperServer() as zookeeper, KafkaBroker(zookeeper.chroot("scala"), version="0.8.2.2"):
@@ -35,10 +40,12 @@ def main() -> None:
         }
         times: dict[str, list[float]] = {name: [] for name in subjects}
         # In turn, not one after the other: whatever else the machine does then hits all of them alike.
-        for _ in track(range(ROUNDS), "starting servers", console=console, transient=True):
+        for _ in track(range(rounds), "starting servers", console=report.console, transient=True):
             for name, subject in subjects.items():
                 times[name].append(_seconds_to_start(subject))
-    console.print(_table(times))
+    report.console.print(_table(times))
+    for name, seconds in times.items():
+        report.add(Measured("startup", "one at a time", name, "s", seconds, more_is_better=False))
 
 
 def _broker(zookeeper: ZooKeeperServer, version: str) -> Callable[[], AbstractContextManager[object]]:
@@ -52,7 +59,10 @@ def _seconds_to_start(subject: Callable[[], AbstractContextManager[object]]) -> 
 
 
 def _table(times: dict[str, list[float]]) -> Table:
-    table = Table(title=f"seconds from start() to the first answer, {ROUNDS} rounds", title_justify="left")
+    table = Table(
+        title=f"seconds from start() to the first answer, {len(next(iter(times.values())))} rounds",
+        title_justify="left",
+    )
     table.add_column("server")
     for column in ("fastest", "median", "slowest", "wanted"):
         table.add_column(column, justify="right")
