@@ -36,8 +36,8 @@ class Measured:
 class Wanted:
     """A promise over two subjects of a case: `subject` is at least `at_least` times as good as `peer`.
 
-    Of `quantity` (a name in `beside`), or of the samples themselves where that is empty. For a quantity of which less is
-    better the ratio is turned round, so that more is always better: a third of the CPU seconds is `at_least=3`.
+    Of `quantity` (a name in `beside`), or of the samples themselves where that is empty. Where less is
+    better, the ratio is turned round, so that more is always better: a third of the CPU seconds is `at_least=3`.
     """
 
     bench: str
