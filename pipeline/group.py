@@ -283,3 +283,6 @@ class _Group:
                     member.commit_if_mine(positions)
                 except KafkaException as error:
                     log.warning("offsets could not be stored: %s", error)
+                    with self._wake:  # those that are still ours then
+                        self._to_commit = {**positions, **self._to_commit}
+                        self._wake.wait_for(lambda: self._leaving, self._options.config.rebalance_backoff_ms / 1000)

@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeline.errors import UnknownOption
 from zkconsumer.config import SETTINGS, ConsumerConfig
+from zkconsumer.emulation import emulation
 from zkconsumer.errors import InvalidConfigException, KafkaException
 from zkconsumer.topic_filter import Whitelist
 from zkconsumer.zookeeper_options import PREFIX
@@ -86,7 +87,9 @@ class SourceOptions:
 
 def _config(consumer: Mapping[str, str], emulate: str) -> ConsumerConfig:
     try:
-        return ConsumerConfig.from_properties({**consumer, "auto.commit.enable": "false"}, emulate=emulate)
+        # A member's own streams are read by nobody: what it thinks was consumed must never be stored.
+        habits = emulation(emulate).with_switches(commit_when_session_is_lost=False)
+        return ConsumerConfig.from_properties({**consumer, "auto.commit.enable": "false"}, emulate=habits)
     except InvalidConfigException as error:
         text = str(error).removeprefix("requirement failed: ")
         missing = f": give it by .option({error.key!r}, …)" if text.startswith("Missing") else ""
