@@ -1,14 +1,15 @@
 """Who owned what, and what was committed, from sources that are not the member's own opinion. Pure.
 
 Old protocol: ZooKeeper's transaction log. New protocol: the coordinator tells members only, so what members were told,
-ended by whatever comes first: given up, its process killed, the partition given to another.
+ended by whatever comes first: given up, or the partition given to another. A dead member owns what it had until then,
+as under the old protocol until its session ends; else a crash would count as one rebalance more.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from zkconsumer.testing.transactions import Operation, Transaction, flatten
@@ -40,14 +41,13 @@ def owners_from_log(transactions: Iterable[Transaction], group: str) -> list[Lin
     return found + list(living.values())
 
 
-def owners_from_reports(lines: Iterable[Line], killed_ms: Mapping[str, int]) -> list[Line]:
-    """Lines `owned` from lines `assigned` and `revoked`; `killed_ms` is when a member's process died."""
+def owners_from_reports(lines: Iterable[Line]) -> list[Line]:
+    """Lines `owned` from lines `assigned` and `revoked`."""
     owner: dict[tuple[str, int], Line] = {}
     found: list[Line] = []
 
     def end(where: tuple[str, int], at_ms: int) -> None:
-        last = owner.pop(where)
-        found.append(last | {"until_ms": min(at_ms, killed_ms.get(last["member"], at_ms))})
+        found.append(owner.pop(where) | {"until_ms": at_ms})
 
     order = {"revoked": 0, "assigned": 1}
     reports = [line for line in lines if line["kind"] in order]
@@ -66,7 +66,7 @@ def owners_from_reports(lines: Iterable[Line], killed_ms: Mapping[str, int]) -> 
             "kind": "owned", "member": line["member"], "topic": line["topic"], "partition": line["partition"],
             "from_ms": line["time_ms"], "until_ms": None,
         }  # fmt: skip
-    return found + [line | {"until_ms": killed_ms.get(line["member"])} for line in owner.values()]
+    return found + list(owner.values())
 
 
 def commits_from_log(transactions: Iterable[Transaction], group: str) -> list[Line]:

@@ -59,7 +59,6 @@ class _Play:
         self._members: dict[str, Member] = {}
         self._names: dict[str, int] = {}
         self._links: dict[str, Link] = {}
-        self._killed_ms: dict[str, int] = {}
         self._delivered: set[tuple[str, int, int]] = set()
         self._produced = 0
         self._partitions: list[tuple[str, int]] = [(t, p) for t, n in scenario.topics.items() for p in range(n)]
@@ -148,7 +147,7 @@ class _Play:
         if self._subject.protocol == "old":
             owned = owners_from_log(transactions, GROUP)
         else:
-            owned = owners_from_reports(self._reports, self._killed_ms)
+            owned = owners_from_reports(self._reports)
         for line in owned:
             if line["until_ms"] is not None and line["until_ms"] >= self._end_ms:
                 line["until_ms"] = None
@@ -185,7 +184,6 @@ class _Play:
             case "kill":
                 for name in step.members:
                     self._current(name).kill()
-                    self._killed_ms[self._incarnation(name)] = now_ms()
             case "pause":
                 return self._pause(step.members)
             case "expire session":
@@ -344,7 +342,10 @@ class _Play:
 
     def _all_partitions_read(self) -> bool:
         self._collect()
-        return {(topic, partition) for topic, partition, _ in self._delivered} >= set(self._partitions)
+        read = {(topic, partition) for topic, partition, _ in self._delivered}
+        # Else the first joins, which new consumers do after their process is up, would be counted as rebalances.
+        readers = {line["member"] for line in self._reports if line["kind"] == "delivered"}
+        return read >= set(self._partitions) and len(readers) >= min(len(self._members), len(self._partitions))
 
     def _all_delivered(self) -> bool:
         self._collect()

@@ -36,14 +36,14 @@ def report(kind: str, time_ms: int, member: str) -> dict[str, Any]:
     return {"kind": kind, "time_ms": time_ms, "member": member, "topic": "t", "partition": 0}
 
 
-def test_reports_are_ended_by_giving_up_by_another_s_turn_and_by_death() -> None:
+def test_reports_are_ended_by_giving_up_and_by_another_s_turn() -> None:
     lines = [
         report("assigned", 10, "a"), report("revoked", 20, "a"),
         report("assigned", 21, "b"),  # stands still, and is not heard of again before c
         report("assigned", 50, "c"), report("revoked", 60, "b"),
     ]  # fmt: skip
 
-    assert spans(owners_from_reports(lines, {"c": 70})) == [("a", 0, 10, 20), ("b", 0, 21, 50), ("c", 0, 50, 70)]
+    assert spans(owners_from_reports(lines)) == [("a", 0, 10, 20), ("b", 0, 21, 50), ("c", 0, 50, None)]
 
 
 def test_commits_are_read_from_offset_nodes() -> None:
