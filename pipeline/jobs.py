@@ -158,30 +158,48 @@ def pauses(delivered: DataFrame) -> DataFrame:
 
 
 def rebalances(owned: DataFrame, *, quiet_ms: int = QUIET_MS) -> DataFrame:
-    """Windows in which ownership changed: changes less than `quiet_ms` apart are one rebalance.
+    """Windows in which ownership changed: from the first partition without an owner until all have one again.
 
-    `partitions_stopped` lost their owner in it, even if they got the same one back; `partitions_moved` got another.
+    Windows less than `quiet_ms` apart are one rebalance. `partitions_stopped` lost their owner in it, even if they got
+    the same one back; `partitions_moved` got another.
     """
-    before = F.lag("member").over(Window.partitionBy(*PARTITION).orderBy("from_ms"))
-    begun = owned.withColumn("before", before).select(
-        *PARTITION, F.col("from_ms").alias("at_ms"), F.lit(False).alias("stops"), F.col("before") != F.col("member")
+    in_turn = Window.partitionBy(*PARTITION).orderBy("from_ms")
+    known = owned.select(
+        *PARTITION,
+        "member",
+        "from_ms",
+        "until_ms",
+        F.lag("member").over(in_turn).alias("before"),
+        F.lag("until_ms").over(in_turn).alias("free_ms"),
+        F.lead("from_ms").over(in_turn).alias("next_ms"),
     )
-    begun = begun.toDF(*PARTITION, "at_ms", "stops", "moves")
-    ended = owned.where("until_ms is not null").select(
-        *PARTITION, F.col("until_ms").alias("at_ms"), F.lit(True).alias("stops"), F.lit(False).alias("moves")
+    begun = known.select(
+        *PARTITION,
+        F.least(F.coalesce("free_ms", "from_ms"), "from_ms").alias("free_ms"),
+        F.col("from_ms").alias("taken_ms"),
+        F.col("free_ms").isNotNull().alias("stops"),
+        F.coalesce(F.col("before") != F.col("member"), F.lit(False)).alias("moves"),
     )
-    in_order = Window.partitionBy("subject").orderBy("at_ms")
-    opens = F.coalesce((F.col("at_ms") - F.lag("at_ms").over(in_order) > quiet_ms).cast("int"), F.lit(1))
+    given_up = known.where("until_ms is not null and next_ms is null").select(
+        *PARTITION,
+        F.col("until_ms").alias("free_ms"),
+        F.col("until_ms").alias("taken_ms"),
+        F.lit(True).alias("stops"),
+        F.lit(False).alias("moves"),
+    )
+    in_order = Window.partitionBy("subject").orderBy("free_ms", "taken_ms", "topic", "partition")
+    over_ms = F.max("taken_ms").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
+    opens = F.coalesce((F.col("free_ms") - over_ms > quiet_ms).cast("int"), F.lit(1))
     where = F.concat_ws("/", "topic", "partition")
     return (
-        begun.unionByName(ended)
+        begun.unionByName(given_up)
         .withColumn("opens", opens)
-        .withColumn("number", F.sum("opens").over(in_order))
+        .withColumn("number", F.sum("opens").over(in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)))
         .groupBy("subject", "number")
         .agg(
-            F.min("at_ms").alias("from_ms"),
-            F.max("at_ms").alias("until_ms"),
-            (F.max("at_ms") - F.min("at_ms")).alias("duration_ms"),
+            F.min("free_ms").alias("from_ms"),
+            F.max("taken_ms").alias("until_ms"),
+            (F.max("taken_ms") - F.min("free_ms")).alias("duration_ms"),
             F.count_distinct(F.when(F.col("stops"), where)).alias("partitions_stopped"),
             F.count_distinct(F.when(F.col("moves"), where)).alias("partitions_moved"),
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -62,12 +63,32 @@ def local_session(name: str, *, cores: int = 2, small: bool = False) -> Iterator
     builder = SparkSession.Builder().master(f"local[{cores}]").appName(name)
     for key, value in {**settings, "spark.driver.extraJavaOptions": java_options}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with tempfile.TemporaryFile() as said:
+        try:
+            with _errors_into(said):
+                spark = builder.getOrCreate()
+            try:
+                yield spark
+            finally:
+                spark.stop()
+                _end_java()
+        except Exception:
+            said.seek(0)
+            sys.stderr.write(said.read().decode(errors="replace"))
+            raise
+
+
+@contextmanager
+def _errors_into(file: IO[bytes]) -> Iterator[None]:
+    """What Java writes to standard error from its start on, greetings among it: wanted only if something goes wrong."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    os.dup2(file.fileno(), 2)
     try:
-        yield spark
+        yield
     finally:
-        spark.stop()
-        _end_java()
+        os.dup2(terminal, 2)
+        os.close(terminal)
 
 
 def _end_java() -> None:

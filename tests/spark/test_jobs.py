@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,28 @@ from pipeline import jobs
 from pipeline.histories import SCHEMAS, History, read_lines, read_parquet, write_parquet
 from pipeline.judging import judge_lines
 
+QUICK = {  # these frames have a few rows: compiling a query takes longer than running it
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 HERE = {"subject": "s", "topic": "t", "partition": 0}
 Line = dict[str, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick(spark: SparkSession) -> Iterator[None]:
+    """The session is that of other modules too."""
+    before = {key: spark.conf.get(key, None) for key in QUICK}
+    for key, value in QUICK.items():
+        spark.conf.set(key, value)
+    yield
+    for key, earlier in before.items():
+        if earlier is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, earlier)
 
 
 def frame(spark: SparkSession, kind: str, *rows: Line) -> DataFrame:
@@ -163,6 +184,16 @@ def test_changes_of_owners_close_together_are_one_rebalance(spark: SparkSession)
     assert found(result, *columns) == [(1, 0, 0, 0, 0, 0), (2, 5000, 5120, 120, 1, 0), (3, 9000, 9000, 0, 1, 1)]
 
 
+def test_a_rebalance_lasts_until_every_partition_has_an_owner_again(spark: SparkSession) -> None:
+    """However long that takes; and one that nobody takes any more ends it when it is given up."""
+    owners = owned(spark, ("a", 0, 5000), ("b", 8000, 20_000))
+
+    columns = ("from_ms", "until_ms", "duration_ms", "partitions_stopped", "partitions_moved")
+    assert found(jobs.rebalances(owners, quiet_ms=1000), *columns) == [
+        (0, 0, 0, 0, 0), (20_000, 20_000, 0, 1, 0), (5000, 8000, 3000, 1, 1),
+    ]  # fmt: skip
+
+
 def test_the_herd_is_counted_around_its_rebalance(spark: SparkSession) -> None:
     windows = jobs.rebalances(owned(spark, ("a", 10_000, None)))
     writes = [{"time_ms": time_ms, "operation": "create"} for time_ms in (8000, 9500, 10_000, 10_900, 12_000)]
@@ -217,6 +248,14 @@ def test_commits_are_counted_by_store(spark: SparkSession) -> None:
     assert found(jobs.commit_load(committed(spark, (1, 0), (2, 1000), (3, 2000))), "commits", "commits_per_second") == [
         (3, 1.5)
     ]
+
+
+def test_zookeeper_s_writes_are_counted_by_kind(spark: SparkSession) -> None:
+    writes = frame(spark, "transaction", *({"operation": kind} for kind in ("create", "create", "delete")))
+
+    assert found(jobs.zookeeper_load(writes), "subject", "operation", "writes") == [
+        ("s", "create", 2), ("s", "delete", 1),
+    ]  # fmt: skip
 
 
 # --- whole histories ---
