@@ -20,6 +20,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import (
     CommitFailedError,
     IllegalGenerationError,
+    KafkaTimeoutError,
     RebalanceInProgressError,
     RetriableError,
     UnknownMemberIdError,
@@ -103,7 +104,7 @@ class NewConsumer:
             if topics is not None and not topics:
                 return self._unsubscribe()
             self._take("topics" if pattern is None else "pattern")
-            told = ListenerThreads(listener, self._lend, self._consumer._net) if listener else None
+            told = ListenerThreads(listener, self._lend, self._wanted_up.set, self._consumer._net) if listener else None
             if pattern is None:
                 self._consumer.subscribe(topics=list(topics or ()), listener=told)
             else:
@@ -145,6 +146,8 @@ class NewConsumer:
                 self._run_callbacks()
                 left_ms = max(0.0, end - monotonic()) * 1000
                 joining = self._way != "partitions" and self._consumer._coordinator.need_rejoin()
+                if joining:
+                    self._refresh_topics()
                 batches = self._consumer.poll(timeout_ms=JOIN_SLICE_MS if joining else min(SLICE_MS, left_ms))
                 if batches or left_ms <= SLICE_MS:
                     records = {
@@ -283,6 +286,23 @@ class NewConsumer:
 
     def _lend(self, thread_id: int | None) -> None:
         self._lent_to = thread_id
+
+    def _refresh_topics(self) -> None:
+        """Before a join: as in 1.1.1, partitions are shared out by fresh metadata.
+
+        The library asks for it too, but shares out by what it knows: nothing in a first join, so that the group gets
+        nothing and joins again at once. Asked twice: an answer under way may be older than the subscription.
+        """
+        coordinator, cluster = self._consumer._coordinator, self._consumer._cluster
+        if self._way != "topics" or coordinator.rejoining:  # for patterns the library waits itself
+            return
+        for _ in range(2):
+            try:
+                self._consumer._net.run(self._consumer._manager.wait_for, cluster.request_update(), JOIN_SLICE_MS)
+            except KafkaTimeoutError:
+                return
+            if all(cluster.partitions_for_topic(topic) for topic in self._consumer.subscription() or ()):
+                return
 
     def _take(self, way: str) -> None:
         if self._way not in (None, way):

@@ -15,6 +15,7 @@ from kafka import AsyncConsumerRebalanceListener
 from kafka.future import Future
 
 from fetcher.structs import TopicAndPartition
+from study.new_consumer.errors import WakeupException
 
 log = logging.getLogger(__name__)
 
@@ -28,12 +29,22 @@ class ConsumerRebalanceListener(Protocol):
 
 
 class ListenerThreads(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
-    """Between the library and a listener. As in 1.1.1: an exception of the listener is logged, and that is all."""
+    """Between the library and a listener.
 
-    def __init__(self, listener: ConsumerRebalanceListener, lend: Callable[[int | None], None], network: Any) -> None:
-        """`lend(thread id)` lets that thread use the consumer, `lend(None)` ends it."""
+    As in 1.1.1: an exception of the listener is logged, and that is all; but a WakeupException reaches poll's caller.
+    """
+
+    def __init__(
+        self,
+        listener: ConsumerRebalanceListener,
+        lend: Callable[[int | None], None],
+        wake: Callable[[], None],
+        network: Any,
+    ) -> None:
+        """`lend(thread id)` lets that thread use the consumer, `lend(None)` ends it; `wake()` ends poll."""
         self._listener = listener
         self._lend = lend
+        self._wake = wake
         self._network = network
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
@@ -56,6 +67,8 @@ class ListenerThreads(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # 
             self._lend(threading.get_ident())
             try:
                 method(ours)
+            except WakeupException:
+                self._wake()
             except Exception:
                 log.error("User provided listener %s failed on %s", self._listener, method.__name__, exc_info=True)
             finally:
