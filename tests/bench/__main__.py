@@ -16,6 +16,7 @@ from tests.bench.report import Report
 
 BENCHES: dict[str, str] = {
     "startup": "seconds from start() of a server to its first answer",
+    "throughput": "records a second, CPU and memory: ours, the real consumers, other clients",
 }
 """Name of a module of this package with `run(report)`, and what it measures."""
 

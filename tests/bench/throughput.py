@@ -1,202 +1,134 @@
-"""Records a second from a broker to the loop that reads them: ours in its ways, and the real Scala consumer.
+"""Records a second from a broker to the loop that reads them: ours in its ways, the real consumers, other clients.
 
-    python -m tests.bench.throughput [--records 2000000] [--rounds 5] [--receive-buffer 65536] [--kafka-version 0.8.2.2]
+    python -m tests.bench throughput [--quick]
 
-One broker, partition, stream and fetcher, records of 100 bytes. Each round runs each subject once, in a process
-of its own, in turn: whatever else the machine does then hits all of them alike. The clock runs as in the real tool
-kafka.tools.ConsumerPerformance: from a second after the streams were made to the last record. CPU is that of the whole
-process with its start.
+All subjects of a case read the same topic of the same broker, in turn, round by round, each in a process of its own
+(subjects.py, readers.py). The clock begins with the first record handed over. CPU seconds and peak memory are those of
+the whole process with its start.
+
+In message format 0 nobody's records have to be converted, so that the old consumers are at their best; the case of
+format 2 does the same for the new ones.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import resource
-import statistics
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import NamedTuple
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from rich.console import Console
-from rich.table import Table
+from tests.bench.readers import Task
+from tests.bench.report import Measured, Report, Wanted
+from tests.bench.subjects import Result, Subject, Subjects
+from zkconsumer.testing.kafka import KafkaCluster
 
-from fetcher.implementation import PURE_PYTHON_VARIABLE
-from zkconsumer.config import ConsumerConfig
-from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.streams import KafkaStream
-from zkconsumer.testing.java import class_path_of, find_java
-from zkconsumer.testing.kafka import KAFKA_VERSIONS, KafkaCluster
-from zkconsumer.testing.programs import FULL_SPEED, program
-from zkconsumer.testing.scala import log4j_properties
-
-TOPIC = "throughput"
-SCALA = "Scala consumer 0.8.2.2"
-HEAP_MB = 512
-SETTLE_S = 1.0
-IMPLEMENTATIONS = ("compiled", "pure")
+BENCH = "throughput"
+CPU, MEMORY = "CPU s/M", "MiB"
+SCALA, TOOL, SCALA_1_1 = "Scala 0.8.2.2", "Scala 0.8.2.2, its own tool", "Scala 1.1.1"
+JAVA = ("Java new 1.1.1", "Java new 3.9.1")
+READ, ARROW, RAW = "ours, value read", "ours, Arrow", "raw socket"
+WAYS = ("ours, iterate", READ, "ours, batches", ARROW)
+PURE = tuple(f"{way}, pure" for way in WAYS)
+PYTHON = ("confluent-kafka", "confluent-kafka, tuned", "aiokafka", "kafka-python")
 
 
-class Result(NamedTuple):
-    million_a_second: float
-    cpu_s: float
+@dataclass(frozen=True)
+class Case:
+    """One topic, and who reads it. Ratios are formed against the first subject."""
+
+    name: str
+    subjects: Sequence[str]
+    records: int = 5_000_000
+    value_size: int = 100
+    message_format: int = 0
+    codec: str | None = None
+    partitions: int = 1
+    streams: int = 1
+    version: str = "1.1.1"
+    brokers: int = 1
+    rounds: int = 3
 
 
-class Task(NamedTuple):
-    connect: str
-    records: int
-    receive_buffer_bytes: int
+MAIN = Case("100 B", (SCALA, TOOL, SCALA_1_1, *JAVA, *WAYS, *PURE, *PYTHON, RAW), rounds=5)
+NEW = Case("100 B, format 2", (JAVA[0], JAVA[1], *WAYS, *PYTHON, RAW), message_format=2, rounds=5)
+LARGE = Case("10 KB", (SCALA, *JAVA, *WAYS, PYTHON[1], PYTHON[2], RAW), records=150_000, value_size=10_000, rounds=5)
+CASES: Sequence[Case] = (
+    MAIN,
+    NEW,
+    LARGE,
+    *(
+        Case(f"100 B, {codec}", (SCALA, JAVA[1], READ, ARROW, PYTHON[1]), records=3_000_000, codec=codec)
+        for codec in ("gzip", "snappy", "lz4")
+    ),
+    *(
+        Case(f"{streams} streams", (SCALA, READ, "ours, batches"), records=3_200_000, partitions=16, streams=streams)
+        for streams in (1, 4, 16)
+    ),
+    *(
+        Case(
+            f"3 brokers, {streams} streams", (SCALA, READ, ARROW), 3_000_000, partitions=12, streams=streams, brokers=3
+        )
+        for streams in (1, 4)
+    ),
+    Case("100 B, zstd", (JAVA[1], READ, ARROW, PYTHON[1]), 3_000_000, message_format=2, codec="zstd", version="3.9.1"),
+)
+QUICK_SUBJECTS = (SCALA, JAVA[1], READ, ARROW, f"{READ}, pure", RAW)
+QUICK_CASES = (replace(MAIN, name="100 B", subjects=QUICK_SUBJECTS, records=500_000, rounds=1),)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.throughput", description=(__doc__ or "").split(":")[0])
-    parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--receive-buffer", type=int, default=65536, help="socket.receive.buffer.bytes of all")
-    parser.add_argument("--kafka-version", choices=KAFKA_VERSIONS, default="0.8.2.2")
-    parser.add_argument("--implementations", nargs="+", choices=IMPLEMENTATIONS, default=IMPLEMENTATIONS)
-    parser.add_argument("--child", nargs=2, metavar=("WAY", "CONNECT"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child is not None:
-        way, connect = arguments.child
-        print(json.dumps(read(way, Task(connect, arguments.records, arguments.receive_buffer))))
-        return
-    console = Console(highlight=False)
-    with KafkaCluster(version=arguments.kafka_version, full_speed=True) as kafka:
-        kafka.create_topic(TOPIC, partitions=1)
-        kafka.produce_many(TOPIC, arguments.records, value_size=100)
-        task = Task(kafka.zookeeper_connect, arguments.records, arguments.receive_buffer)
-        console.print(_table(_results(task, arguments.rounds, arguments.implementations, console), arguments.rounds))
+def promises() -> Iterator[Wanted]:
+    """What issue and documentation promise, for the full run."""
+    for peer in (SCALA, TOOL):
+        yield Wanted(BENCH, MAIN.name, READ, peer, 2.0)
+    for case, peer in itertools.product((MAIN, NEW), JAVA):
+        yield Wanted(BENCH, case.name, READ, peer, 1.5)
+    for peer in (SCALA, *JAVA):
+        yield Wanted(BENCH, MAIN.name, READ, peer, 3.0, CPU)
+    yield Wanted(BENCH, MAIN.name, f"{READ}, pure", SCALA, 0.25)
+    for peer in ("kafka-python", "aiokafka"):
+        yield Wanted(BENCH, MAIN.name, f"{READ}, pure", peer, 1.0)
+    for case in (MAIN, NEW):
+        yield Wanted(BENCH, case.name, ARROW, RAW, 0.5)
+    yield Wanted(BENCH, LARGE.name, READ, RAW, 0.8)
+    for case, peer in itertools.product((MAIN, LARGE), (SCALA, *JAVA)):
+        yield Wanted(BENCH, case.name, READ, peer, 1.0, MEMORY)
 
 
-def _results(task: Task, rounds: int, implementations: Sequence[str], console: Console) -> dict[str, list[Result]]:
-    subjects: dict[str, Callable[[], Result]] = {SCALA: lambda: _run_scala(task)}
-    for implementation in implementations:
-        for way in WAYS:
-            subjects[f"{way}, {implementation}"] = lambda way=way, implementation=implementation: _run_ours(  # type: ignore[misc]
-                way, implementation, task
-            )
-    results: dict[str, list[Result]] = {name: [] for name in subjects}
-    for number in range(rounds):
-        load = os.getloadavg()[0]
-        for name, subject in subjects.items():
-            results[name].append(subject())
-            console.print(f"{name}: {results[name][-1].million_a_second:.2f} M/s", style="dim")
-        console.print(f"round {number + 1} of {rounds}, load {load:.1f} at its start", style="dim")
-    return results
+def run(report: Report) -> None:
+    cases = QUICK_CASES if report.quick else CASES
+    with Subjects() as subjects:
+        for (version, brokers), together in itertools.groupby(cases, lambda case: (case.version, case.brokers)):
+            report.progress(f"Kafka {version}, brokers: {brokers}")
+            with KafkaCluster(version=version, brokers=brokers, full_speed=True) as kafka:
+                for case in together:
+                    _measure(report, kafka, case, [subjects.by_name[name] for name in case.subjects])
+    if not report.quick:
+        report.want(*promises())
 
 
-def _run_ours(way: str, implementation: str, task: Task) -> Result:
-    command = [sys.executable, "-m", "tests.bench.throughput", "--child", way, task.connect]
-    command += ["--records", str(task.records), "--receive-buffer", str(task.receive_buffer_bytes)]
-    environment = os.environ | {PURE_PYTHON_VARIABLE: "1" if implementation == "pure" else "0"}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout
-    return Result(float(json.loads(output)), _cpu_since(before))
-
-
-def _run_scala(task: Task) -> Result:
-    """With log4j at WARN: without a configuration it builds debug texts and is half as fast."""
-    with tempfile.TemporaryDirectory(prefix="scala-throughput-") as directory:
-        Path(directory, "log4j.properties").write_text(log4j_properties(f"{directory}/log", "WARN"))
-        command = [str(find_java()), f"-Xmx{HEAP_MB}m", *FULL_SPEED, "-cp"]
-        command += [class_path_of([Path(directory), *program("kafka", "0.8.2.2").jars()])]
-        command += ["kafka.tools.ConsumerPerformance", "--zookeeper", task.connect, "--topic", TOPIC]
-        command += ["--messages", str(task.records), "--threads", "1", "--group", f"scala-{time.monotonic_ns()}"]
-        command += ["--socket-buffer-size", str(task.receive_buffer_bytes), "--hide-header"]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    *_, consumed, a_second = output.strip().splitlines()[-1].split(",")
-    if int(consumed) < task.records:
-        raise SystemExit(f"{SCALA} read {consumed} of {task.records} records: {output}")
-    return Result(float(a_second) / 1e6, _cpu_since(before))
-
-
-def _cpu_since(before: resource.struct_rusage) -> float:
-    now = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
-
-
-def _table(results: dict[str, list[Result]], rounds: int) -> Table:
-    table = Table(title=f"records of 100 bytes, {rounds} rounds, load {os.getloadavg()[0]:.1f}", title_justify="left")
-    table.add_column("subject")
-    for column in ("M/s median", "least", "most", "× Scala median", "least", "most", "CPU s"):
-        table.add_column(column, justify="right")
+def _measure(report: Report, kafka: KafkaCluster, case: Case, subjects: Sequence[Subject]) -> None:
+    results: dict[str, list[Result]] = {subject.name: [] for subject in subjects}
+    with _topic(report, kafka, case) as task:
+        for number in range(case.rounds):
+            for subject in subjects:
+                results[subject.name].append(subject.measure(task))
+            report.progress(f"  {case.name}: round {number + 1} of {case.rounds}")
     for name, found in results.items():
-        speeds = [one.million_a_second for one in found]
-        ratios = [
-            one.million_a_second / scala.million_a_second for one, scala in zip(found, results[SCALA], strict=True)
-        ]
-        figures = [f(of) for of in (speeds, ratios) for f in (statistics.median, min, max)]
-        table.add_row(name, *(f"{x:.2f}" for x in figures), f"{statistics.median(one.cpu_s for one in found):.1f}")
-    return table
+        beside = {CPU: [one.cpu_s_a_million for one in found], MEMORY: [one.peak_mib for one in found]}
+        report.add(Measured(BENCH, case.name, name, "M/s", [one.million_a_second for one in found], beside=beside))
+    report.show_case(BENCH, case.name, case.subjects[0])
 
 
-# --- in the child ---
-
-
-def read(way: str, task: Task) -> float:
-    """Million records a second."""
-    config = ConsumerConfig(
-        zookeeper_connect=task.connect,
-        group_id=f"ours-{time.monotonic_ns()}",
-        auto_offset_reset="smallest",
-        socket_receive_buffer_bytes=task.receive_buffer_bytes,
-        consumer_timeout_ms=60_000,
+@contextmanager
+def _topic(report: Report, kafka: KafkaCluster, case: Case) -> Iterator[Task]:
+    topic = "".join(letter if letter.isalnum() else "-" for letter in case.name)
+    report.progress(f"  {case.name}: {case.records:,} records of {case.value_size} bytes")
+    kafka.create_topic(topic, partitions=case.partitions, message_format=case.message_format)
+    kafka.produce_many(
+        topic, case.records, value_size=case.value_size, codec=case.codec, message_format=case.message_format
     )
-    with ZookeeperConsumerConnector(config) as connector:
-        (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
-        threading.Event().wait(SETTLE_S)
-        began_s = time.perf_counter()
-        WAYS[way](stream, task.records)
-        return task.records / (time.perf_counter() - began_s) / 1e6
+    yield Task(kafka.zookeeper_connect, kafka.bootstrap_servers, topic, case.partitions, case.streams, case.records)
+    kafka.delete_topic(topic)
 
 
-def _iterate(stream: KafkaStream[bytes, bytes], records: int) -> None:
-    last = records - 1
-    for record in stream:
-        if record.offset == last:
-            return
-
-
-def _read_values(stream: KafkaStream[bytes, bytes], records: int) -> None:
-    last = records - 1
-    for record in stream:
-        value = record.message
-        if record.offset == last:
-            assert value is not None
-            return
-
-
-def _take_lists(stream: KafkaStream[bytes, bytes], records: int) -> None:
-    left = records
-    for batch in stream.batches():
-        left -= len(batch)
-        if left <= 0:
-            return
-
-
-def _take_arrow(stream: KafkaStream[bytes, bytes], records: int) -> None:
-    left = records
-    for batch in stream.arrow_batches():
-        left -= batch.num_rows
-        if left <= 0:
-            return
-
-
-WAYS: dict[str, Callable[[KafkaStream[bytes, bytes], int], None]] = {
-    "iterate": _iterate,
-    "value read": _read_values,
-    "batches": _take_lists,
-    "Arrow": _take_arrow,
-}
-
-
-if __name__ == "__main__":
-    main()
+__all__ = ["CASES", "promises", "run"]
