@@ -2,7 +2,8 @@
 
     python -m tests.bench [NAME ...] [--quick] [--output DIRECTORY]
 
-Without names, every bench runs. The samples go to DIRECTORY/bench.json (default: bench-results).
+Without names, every bench runs. Samples go to DIRECTORY/bench.json, pictures to bench.html beside it
+(default: bench-results). Exit code 1: a promise was not kept.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib
 import sys
 from pathlib import Path
 
+from tests.bench.pictures import write_pictures
 from tests.bench.report import Report
 
 BENCHES: dict[str, str] = {
@@ -36,7 +38,8 @@ def main() -> int:
     arguments.output.mkdir(parents=True, exist_ok=True)
     report.write_json(arguments.output / "bench.json")
     kept = report.show_wanted()
-    report.console.print(f"samples: {arguments.output / 'bench.json'}")
+    write_pictures(report, arguments.output / "bench.html")
+    report.console.print(f"samples: {arguments.output / 'bench.json'}, pictures: {arguments.output / 'bench.html'}")
     return 0 if kept else 1
 
 

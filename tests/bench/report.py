@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import platform
 import statistics
@@ -48,12 +49,37 @@ class Wanted:
     quantity: str = ""
 
 
+@dataclass(frozen=True)
+class Growth:
+    """What a thing costs by its size, as (size, samples). Promised: the slope of the logarithms is not above `at_most`.
+
+    1 is linear; a little more is allowed for what a machine adds by itself. None promises nothing: for peers.
+    """
+
+    bench: str
+    case: str
+    subject: str
+    size: str
+    unit: str
+    points: Sequence[tuple[float, Sequence[float]]]
+    at_most: float | None = 1.1
+
+    @property
+    def slope(self) -> float:
+        """By least squares, through the medians."""
+        sizes = [math.log(size) for size, _ in self.points]
+        costs = [math.log(statistics.median(samples)) for _, samples in self.points]
+        return statistics.linear_regression(sizes, costs).slope
+
+
 class Report:
     def __init__(self, *, quick: bool = False, console: Console | None = None) -> None:
         self.quick = quick
         self.console = console or Console(highlight=False)
         self.measured: list[Measured] = []
         self.wanted: list[Wanted] = []
+        self.growths: list[Growth] = []
+        self.references: dict[tuple[str, str], str] = {}  # by bench and case, as shown
 
     def progress(self, text: str) -> None:
         self.console.print(text, style="dim")
@@ -69,33 +95,46 @@ class Report:
         rows = [one for one in self.measured if (one.bench, one.case) == (bench, case)]
         reference = self.find(bench, case, against)
         beside = list(dict.fromkeys(name for one in rows for name in one.beside))
+        self.references[bench, case] = against
         rounds = len(reference.samples)
-        table = Table(title=f"{bench}: {case} ({rounds} rounds, median, least–most)", title_justify="left")
-        table.add_column("subject")
-        for column in (reference.unit, "spread", f"× {against}", "spread", *beside):
-            table.add_column(column, justify="right")
+        title = f"{bench}: {case} (medians of {rounds}, least–most; × is against {against})"
+        table = Table()
+        table.add_column("subject", no_wrap=True)
+        for column in (reference.unit, "", "×", "", *beside):
+            table.add_column(column, justify="right", no_wrap=True)
         for one in rows:
             ratios = ratios_of(one, reference)
             others = [_short(statistics.median(one.beside[name])) if name in one.beside else "" for name in beside]
             table.add_row(one.subject, *_median_and_spread(one.samples), *_median_and_spread(ratios), *others)
+        self.console.print(f"\n{title}")
         self.console.print(table)
+
+    def grow(self, *growths: Growth) -> None:
+        self.growths.extend(growths)
 
     def show_wanted(self) -> bool:
         """Each promise and what was found; whether all were kept."""
-        if not self.wanted:
+        if not self.wanted and not self.growths:
             return True
         table = Table(title="promised, and found", title_justify="left")
         for column in ("bench", "case", "what", "promised", "found", ""):
             table.add_column(column)
-        kept = True
+        verdicts = []
         for want in self.wanted:
             found = statistics.median(self.ratios_for(want))
-            kept = kept and found >= want.at_least
             what = f"{want.subject} against {want.peer}" + (f", {want.quantity}" if want.quantity else "")
-            verdict = "kept" if found >= want.at_least else "NOT KEPT"
-            table.add_row(want.bench, want.case, what, f"≥ {_short(want.at_least)}×", f"{_short(found)}×", verdict)
+            verdicts.append(found >= want.at_least)
+            promised = f"≥ {_short(want.at_least)}×"
+            table.add_row(want.bench, want.case, what, promised, f"{_short(found)}×", _verdict(verdicts[-1]))
+        for growth in self.growths:
+            what = f"{growth.subject}: {growth.unit} by {growth.size}, slope"
+            promised, verdict = "", ""
+            if growth.at_most is not None:
+                verdicts.append(growth.slope <= growth.at_most)
+                promised, verdict = f"≤ {_short(growth.at_most)}", _verdict(verdicts[-1])
+            table.add_row(growth.bench, growth.case, what, promised, f"{growth.slope:.2f}", verdict)
         self.console.print(table)
-        return kept
+        return all(verdicts)
 
     def ratios_for(self, want: Wanted) -> list[float]:
         subject = self.find(want.bench, want.case, want.subject)
@@ -117,7 +156,9 @@ class Report:
             dataclasses.asdict(want) | {"found": statistics.median(self.ratios_for(want))} for want in self.wanted
         ]
         measured = [dataclasses.asdict(one) for one in self.measured]
-        path.write_text(json.dumps({"machine": machine, "measured": measured, "wanted": wanted}, indent=1) + "\n")
+        growths = [dataclasses.asdict(growth) | {"slope": growth.slope} for growth in self.growths]
+        found = {"machine": machine, "measured": measured, "wanted": wanted, "growths": growths}
+        path.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def ratios_of(subject: Measured, reference: Measured) -> list[float]:
@@ -126,8 +167,13 @@ def ratios_of(subject: Measured, reference: Measured) -> list[float]:
     return [ours / theirs if subject.more_is_better else theirs / ours for ours, theirs in pairs]
 
 
+def _verdict(kept: bool) -> str:
+    return "kept" if kept else "NOT KEPT"
+
+
 def _median_and_spread(values: Sequence[float]) -> tuple[str, str]:
-    return _short(statistics.median(values)), f"{_short(min(values))}–{_short(max(values))}"
+    spread = f"{_short(min(values))}–{_short(max(values))}" if len(values) > 1 else ""
+    return _short(statistics.median(values)), spread
 
 
 def _short(value: float) -> str:
