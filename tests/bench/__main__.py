@@ -18,6 +18,7 @@ from tests.bench.report import Report
 
 BENCHES: dict[str, str] = {
     "startup": "seconds from start() of a server to its first answer",
+    "settle": "seconds until a group has settled, ours and the real consumer",
     "throughput": "records a second, CPU and memory: ours, the real consumers, other clients",
 }
 """Name of a module of this package with `run(report)`, and what it measures."""

@@ -47,6 +47,8 @@ class Subject:
             records, seconds, ended = self.run(task._replace(records=reads))
         except ChildFailed as error:
             raise ChildFailed(f"{self.name}: {error}") from None
+        if records <= 0:
+            raise ChildFailed(f"{self.name}: all {reads} records came at once: too few to measure anything")
         return Result(records / seconds / 1e6, ended.cpu_s / reads * 1e6, ended.peak_mib)
 
 

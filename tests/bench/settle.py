@@ -1,0 +1,203 @@
+"""How long a group takes to settle when all its members come at once: ours, and the real Scala consumer.
+
+    python -m tests.bench settle [--quick]
+
+All members of a side are threads of one process, connected to ZooKeeper before the clock begins; each process plays
+all its groups, so that the JVM is warm after the first, which does not count. The clock begins when they are told to
+create their streams. The group has settled when every partition has the owner that the range assignment gives it, and
+no owner node changes for a while; it ends with the creation of the last owner node, by ZooKeeper's own time.
+
+A collision costs rebalance.backoff.ms, 2 s by default, which is no work. In most cases it is 100 ms on both sides, and
+so hardly counts; "default back-off" shows what a group with default settings sees.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from kazoo.client import KazooClient
+
+from tests.bench.report import Measured, Report, Wanted
+from zkconsumer.testing.java import class_path_of, find_java, unpack_into
+from zkconsumer.testing.java_compiler import compile_java
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.programs import FULL_SPEED, program
+from zkconsumer.testing.scala import log4j_properties
+
+BENCH = "settle"
+OURS, SCALA = "ours", "Scala 0.8.2.2"
+JAVA_SOURCE = Path(__file__).with_name("java") / "BenchSettling.java"
+MEMBERS, PARTITIONS = (1, 4, 8, 16), (32, 256, 1024)
+ROUNDS = 5
+SHORT_BACKOFF = {"rebalance.backoff.ms": "100", "rebalance.max.retries": "200"}
+DEFAULT_BACKOFF = {"rebalance.max.retries": "20"}  # 4 by default, too few for either of them to settle surely
+STEADY_S = 2.5
+LOOK_EVERY_S = 0.05
+TIMEOUT_S = 120.0
+
+
+class Size(NamedTuple):
+    members: int
+    partitions: int
+
+    @property
+    def case(self) -> str:
+        return f"{self.members} members × {self.partitions:,} partitions"
+
+
+LARGEST_PROMISED = Size(8, 1024)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A process with all members of one kind."""
+
+    name: str
+    process: subprocess.Popen[str]
+
+    def tell(self, *words: object) -> None:
+        """Returns when it is done."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(*words, file=self.process.stdin, flush=True)
+        if self.process.stdout.readline().strip() != "done":
+            raise RuntimeError(f"{self.name} ended at {' '.join(map(str, words))!r}")
+
+
+def run(report: Report) -> None:
+    sizes = [Size(4, 32)] if report.quick else [Size(m, p) for p in PARTITIONS for m in MEMBERS]
+    rounds = 1 if report.quick else ROUNDS
+    with KafkaCluster(version="1.1.1", full_speed=True) as kafka:
+        for partitions in sorted({size.partitions for size in sizes}):
+            report.progress(f"  a topic with {partitions:,} partitions")
+            kafka.create_topic(topic_of(partitions), partitions=partitions)
+        with sides(kafka.zookeeper_connect, SHORT_BACKOFF) as both:
+            for size in sizes:
+                measure(report, kafka.zookeeper_connect, both, size, size.case, rounds)
+        if not report.quick:
+            case = f"{LARGEST_PROMISED.case}, default back-off"
+            with sides(kafka.zookeeper_connect, DEFAULT_BACKOFF) as both:
+                measure(report, kafka.zookeeper_connect, both, LARGEST_PROMISED, case, rounds)
+            report.want(Wanted(BENCH, LARGEST_PROMISED.case, OURS, SCALA, 2.0))
+
+
+def measure(report: Report, connect: str, both: Sequence[Side], size: Size, case: str, rounds: int) -> None:
+    """All rounds of one case, and its table."""
+    seconds: dict[str, list[float]] = {side.name: [] for side in both}
+    for number in range(rounds):
+        for side in both:
+            seconds[side.name].append(seconds_to_settle(connect, side, size))
+        report.progress(f"  {case}: round {number + 1} of {rounds}")
+    report.add(*(Measured(BENCH, case, name, "s", found, more_is_better=False) for name, found in seconds.items()))
+    report.show_case(BENCH, case, SCALA)
+
+
+def seconds_to_settle(connect: str, side: Side, size: Size) -> float:
+    """Of a group that never was before."""
+    group, topic = f"settle-{time.monotonic_ns()}", topic_of(size.partitions)
+    with _client(connect) as client:
+        side.tell("connect", group, size.members)
+        began_ms = time.time() * 1000
+        side.tell("join", topic)
+        try:
+            last_ms = _settled_ms(client, group, topic, size)
+        finally:
+            side.tell("leave")
+        client.delete(f"/consumers/{group}", recursive=True)
+    return (last_ms - began_ms) / 1000
+
+
+def _settled_ms(client: KazooClient, group: str, topic: str, size: Size) -> float:
+    """When the last owner node was created. Looks at one node only, so as not to take part in the race."""
+    owners = f"/consumers/{group}/owners/{topic}"
+    waiting, deadline_s = threading.Event(), time.monotonic() + TIMEOUT_S
+    seen, steady_since_s = None, time.monotonic()
+    while time.monotonic() < deadline_s:
+        stat = client.exists(owners)
+        now = None if stat is None else (stat.numChildren, stat.pzxid)
+        if now != seen or now is None:
+            seen, steady_since_s = now, time.monotonic()
+        elif now[0] == size.partitions and time.monotonic() - steady_since_s > STEADY_S:
+            found = {number: client.get(f"{owners}/{number}") for number in range(size.partitions)}
+            if {number: data.decode() for number, (data, _) in found.items()} == _range(group, size):
+                return float(max(stat.ctime for _, stat in found.values()))
+            steady_since_s = time.monotonic()
+        waiting.wait(LOOK_EVERY_S)
+    raise TimeoutError(f"{group}: {size.case} have not settled within {TIMEOUT_S:g} s")
+
+
+def _range(group: str, size: Size) -> dict[int, str]:
+    """Each member a run of neighbours, the first ones one more if it does not come out even."""
+    least, more = divmod(size.partitions, size.members)
+    threads = [f"{group}_m{number:02}-0" for number in range(size.members)]
+    runs = [[thread] * (least + (number < more)) for number, thread in enumerate(threads)]
+    return dict(enumerate(thread for run in runs for thread in run))
+
+
+def topic_of(partitions: int) -> str:
+    return f"settle-{partitions}"
+
+
+@contextmanager
+def sides(connect: str, settings: dict[str, str]) -> Iterator[list[Side]]:
+    """Both processes, warm."""
+    given = {"zookeeper.connect": connect, "auto.offset.reset": "smallest"} | settings
+    words = [f"{key}={value}" for key, value in given.items()]
+    jars = program("kafka", "0.8.2.2").jars()
+    with tempfile.TemporaryDirectory(prefix="bench-settling-") as directory, ExitStack() as closing:
+        classes = Path(directory) / "classes"
+        compile_java(JAVA_SOURCE, jars, classes)
+        (classes / "log4j.properties").write_text(log4j_properties(f"{directory}/log", "WARN"))
+        java = [str(find_java()), "-Xmx512m", *FULL_SPEED, unpack_into(Path(directory))]
+        commands = {
+            SCALA: [*java, "-cp", class_path_of([classes, *jars]), "BenchSettling", *words],
+            OURS: [sys.executable, "-m", "tests.bench.settling", *words],
+        }
+        both = []
+        for name, command in commands.items():
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+            )
+            closing.callback(_end, process)
+            both.append(Side(name, process))
+        smallest = Size(4, min(_partitions(connect)))
+        for side in both:
+            seconds_to_settle(connect, side, smallest)
+        yield both
+
+
+def _partitions(connect: str) -> list[int]:
+    """Of the topics there are."""
+    with _client(connect) as client:
+        names = client.get_children("/brokers/topics")
+    return [int(name.removeprefix("settle-")) for name in names if name.startswith("settle-")]
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+
+
+@contextmanager
+def _client(connect: str) -> Iterator[KazooClient]:
+    client = KazooClient(connect)
+    client.start(timeout=30)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
