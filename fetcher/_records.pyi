@@ -1,7 +1,14 @@
 """What the compiled module offers: the same as its twins in Python, from where the types come."""
 
 from fetcher.message import Message
-from fetcher.pure_cursor import ConsumedOffset, MessageAndMetadata, RecordCursor, read_batch, read_columns
+from fetcher.pure_cursor import (
+    ConsumedOffset,
+    MessageAndMetadata,
+    RecordCursor,
+    read_batch,
+    read_columns,
+    with_direct_next,
+)
 from fetcher.pure_message_set import ByteBufferMessageSet
 
 __all__ = [
@@ -15,8 +22,11 @@ __all__ = [
     "read_batch",
     "read_columns",
     "receive",
+    "receive_bytes",
+    "with_direct_next",
 ]
 
 def crc32(data: bytes, *, by_instruction: bool = True) -> int: ...
 def receive(descriptor: int, waker: int, target: memoryview, timeout_ms: int) -> int: ...
 def crc32c(data: bytes, *, by_instruction: bool = True) -> int: ...
+def receive_bytes(descriptor: int, waker: int, size: int, timeout_ms: int) -> bytes | int: ...

@@ -42,6 +42,10 @@ cdef extern from "poll.h" nogil:
 cdef extern from "sys/socket.h" nogil:
     ssize_t recv(int descriptor, void *target, size_t size, int flags)
 
+cdef extern from "Python.h":
+    ctypedef struct TypeObject "PyTypeObject":
+        void *tp_iternext
+
 cdef extern from "_checksums.h":
     void checksums_prepare(int may_use_instructions)
     uint32_t crc32_of(const uint8_t *data, size_t size) nogil
@@ -61,6 +65,7 @@ cdef enum:
     APPEND_TIME = 1
     VERIFY_AHEAD = 64 * 1024  # bytes whose checksums are looked at in one go, while other threads run
     MOST_NESTING = 8
+    MOST_KEPT_IN_VAIN = 64 * 1024  # bytes of an answer that a set may keep in memory beside its own
 
 cdef enum Found:
     RECORD = 1
@@ -277,9 +282,14 @@ cdef class RecordSource:
         self.value_decoder = value_decoder
 
 
+@cython.no_gc
 @cython.freelist(64)
 cdef class Entry:
-    """Where a message is: what Message and MessageAndMetadata have in common, and the memory they take in turn."""
+    """Where a message is: what Message and MessageAndMetadata have in common, and the memory they take in turn.
+
+    Not looked at by the garbage collector, which would go through every list of records again and again. The one cycle
+    that it then cannot end: a decoder that keeps a record which it decodes.
+    """
 
     cdef RecordSource source    # of MessageAndMetadata; here, since only objects of one size share a free list
     cdef bytes data
@@ -292,6 +302,7 @@ cdef class Entry:
     cdef signed char _timestamp_type
 
 
+@cython.no_gc
 cdef class Message(Entry):
     """See message.Message, which knows this as one of its kind."""
 
@@ -334,6 +345,7 @@ cdef class Message(Entry):
         return f"{type(self).__name__}(offset={self.offset}, magic={self._magic}, {self.end - self.start} bytes)"
 
 
+@cython.no_gc
 @cython.final
 cdef class LegacyMessage(Message):
     """A message of format 0 or 1."""
@@ -342,6 +354,7 @@ cdef class LegacyMessage(Message):
         check_legacy(<const uint8_t *> PyBytes_AS_STRING(self.data), self.start, self.end)
 
 
+@cython.no_gc
 @cython.final
 cdef class Record(Message):
     """A message of format 2; `start` is where its key begins."""
@@ -350,6 +363,7 @@ cdef class Record(Message):
         """Nothing is left to do: the batch's checksum was looked at before."""
 
 
+@cython.no_gc
 @cython.final
 cdef class MessageAndMetadata(Entry):
     """A message and where it came from. `key` and `message` are decoded at each access, by whoever accesses them."""
@@ -505,6 +519,12 @@ cdef class MessageReader:
         entry._attributes = self.attributes
         entry._magic = self.magic
         entry._timestamp_type = self.timestamp_type
+
+    cdef Entry described(self):
+        """As an object, whichever kind."""
+        cdef LegacyMessage message = LegacyMessage.__new__(LegacyMessage)
+        self.describe(message)
+        return message
 
     cdef inline void take(self) noexcept:
         self.frame.position = self.after
@@ -701,7 +721,7 @@ cdef class MessageReader:
 cdef int64_t base_of(bytes inside, LegacyMessage wrapper) except? -1:
     """What to add to the offsets inside: format 0 stores them as they are, format 1 counts back from the wrapper's."""
     cdef Summary summary
-    summarize(inside, &summary)
+    summarize(inside, 0, &summary)
     if summary.valid_bytes != PyBytes_GET_SIZE(inside):
         raise InvalidMessageException(f"Message set compressed at offset {wrapper.offset} ends within a message")
     # Some producers left the wrapper's offset at 0; those inside are right then.
@@ -718,10 +738,10 @@ cdef struct Summary:
     int64_t last_offset
 
 
-cdef int summarize(bytes data, Summary *summary) except -1:
+cdef int summarize(bytes data, Py_ssize_t start, Summary *summary) except -1:
     """Step from entry to entry."""
-    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef Py_ssize_t left = PyBytes_GET_SIZE(data)
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(data) + start
+    cdef Py_ssize_t left = PyBytes_GET_SIZE(data) - start
     cdef const uint8_t *entry = at
     cdef int32_t size, delta
     cdef int64_t offset
@@ -753,27 +773,41 @@ cdef int summarize(bytes data, Summary *summary) except -1:
     return 0
 
 
+cdef bint is_end_of(const uint8_t[::1] view, bytes data, Py_ssize_t before) noexcept:
+    """Whether the view is of this very memory, from there on."""
+    return &view[0] == <const uint8_t *> PyBytes_AS_STRING(data) + before
+
+
 @cython.final
 cdef class ByteBufferMessageSet:
     """Messages of one partition as a broker sent them. Iterating is deep, lazy, in order, and may be done again."""
 
     cdef bytes data
+    cdef Py_ssize_t start       # it reaches from here to the end of the data
     cdef bint is_summarized
     cdef Summary summary
 
     def __init__(self, data):
+        """Copies, but for a view of the end of a `bytes` of which it is nearly all: an answer about one partition."""
+        cdef Py_ssize_t before
+        if type(data) is memoryview and type(data.obj) is bytes and data.c_contiguous and data.nbytes:
+            before = PyBytes_GET_SIZE(data.obj) - <Py_ssize_t> data.nbytes
+            if before <= MOST_KEPT_IN_VAIN and is_end_of(data, data.obj, before):
+                self.data = data.obj
+                self.start = before
+                return
         self.data = bytes(data)
 
     cdef Summary *known_summary(self) except NULL:
         if not self.is_summarized:
-            summarize(self.data, &self.summary)
+            summarize(self.data, self.start, &self.summary)
             self.is_summarized = True
         return &self.summary
 
     @property
     def size_in_bytes(self):
         """All bytes, with a part of an entry at the end."""
-        return PyBytes_GET_SIZE(self.data)
+        return PyBytes_GET_SIZE(self.data) - self.start
 
     @property
     def valid_bytes(self):
@@ -799,11 +833,11 @@ cdef class ByteBufferMessageSet:
 
     def __iter__(self):
         cdef MessageReader reader = MessageReader.__new__(MessageReader)
-        reader.frame = frame_of(self.data, 0, PyBytes_GET_SIZE(self.data))
+        reader.frame = frame_of(self.data, self.start, PyBytes_GET_SIZE(self.data))
         return reader
 
     def __repr__(self):
-        return f"ByteBufferMessageSet({PyBytes_GET_SIZE(self.data)} bytes)"
+        return f"ByteBufferMessageSet({self.size_in_bytes} bytes)"
 
 
 # --- checksums ahead ---
@@ -929,6 +963,13 @@ cdef class RecordCursor:
         return counts
 
 
+def with_direct_next(cls):
+    """Let `for` come to RecordCursor.__next__ directly: for a class made in Python it would look it up each time."""
+    if issubclass(cls, RecordCursor) and "__next__" not in vars(cls):
+        (<TypeObject *> cls).tp_iternext = (<TypeObject *> RecordCursor).tp_iternext
+    return cls
+
+
 # --- a chunk at a time ---
 
 
@@ -938,7 +979,7 @@ cdef object invalid_offset(int64_t offset):
 
 cdef int next_valid(MessageReader reader, int64_t consumed_offset) except -1:
     """Go on to the next one that a stream would hand out. 0 at the end."""
-    while reader.advance():
+    while (reader.frame is not None and reader.peek(reader.frame) == RECORD) or reader.advance():
         if reader.offset < consumed_offset:
             reader.take()
             continue
@@ -1039,6 +1080,22 @@ cdef ColumnOfNumbers column_of(Py_ssize_t width):
     return column
 
 
+cdef inline int fields_of(MessageReader reader, Frame frame, Span *key, Span *value) noexcept:
+    """Key and value of the message that peek() has found."""
+    cdef Py_ssize_t length = PyBytes_GET_SIZE(frame.data)
+    cdef Py_ssize_t at = reader.start
+    cdef int outcome
+    if reader.magic != 2:
+        outcome = field_of_legacy(frame.at, reader.start, reader.after, reader.magic, False, key)
+        if outcome == RECORD:
+            outcome = field_of_legacy(frame.at, reader.start, reader.after, reader.magic, True, value)
+        return outcome
+    outcome = next_field_of_record(frame.at, length, reader.after, &at, key)
+    if outcome == RECORD:
+        outcome = value_of_record(frame.at, length, reader.start, reader.after, value)
+    return outcome
+
+
 def read_columns(MessageReader messages not None, int64_t consumed_offset, Py_ssize_t most_bytes):
     """Offsets, timestamps, keys and values as Arrow has them, and the error that came after them, if one did.
 
@@ -1050,35 +1107,35 @@ def read_columns(MessageReader messages not None, int64_t consumed_offset, Py_ss
     cdef ColumnOfNumbers types = column_of(1)
     cdef ColumnOfNumbers keys = column_of(16)
     cdef ColumnOfNumbers values = column_of(16)
-    cdef LegacyMessage message = LegacyMessage.__new__(LegacyMessage)   # any Entry will do
     cdef list buffers = []
     cdef bytes buffer = None
+    cdef int32_t number = -1                # of the buffer
     cdef Py_ssize_t buffer_from = 0, size = 0
     cdef int64_t first_offset = -1
     cdef Span key, value
+    cdef Frame frame
     cdef int outcome
     error = None
     try:
         while size < most_bytes and next_valid(messages, consumed_offset):
-            messages.describe(message)
-            outcome = span_of(message, False, &key)
-            if outcome == RECORD:
-                outcome = span_of(message, True, &value)
+            frame = messages.frame
+            outcome = fields_of(messages, frame, &key, &value)
             if outcome != RECORD:
-                raise error_of(message, outcome)
-            if message.data is not buffer or message.end - buffer_from > 0x7FFFFFFF:
-                buffer = message.data
-                buffer_from = message.start if message.end > 0x7FFFFFFF else 0
+                raise error_of(messages.described(), outcome)
+            if frame.data is not buffer or messages.after - buffer_from > 0x7FFFFFFF:
+                buffer = frame.data
+                buffer_from = messages.start if messages.after > 0x7FFFFFFF else 0
                 buffers.append((buffer, buffer_from))
-            keys.add_view(messages.frame.at, &key, <int32_t> (len(buffers) - 1), buffer_from)
-            values.add_view(messages.frame.at, &value, <int32_t> (len(buffers) - 1), buffer_from)
-            offsets.add(message.offset, False)
-            timestamps.add(message._timestamp_ms, message._timestamp_ms == -1)
-            types.add(message._timestamp_type, False)
+                number += 1
+            keys.add_view(frame.at, &key, number, buffer_from)
+            values.add_view(frame.at, &value, number, buffer_from)
+            offsets.add(messages.offset, False)
+            timestamps.add(messages.timestamp_ms, messages.timestamp_ms == -1)
+            types.add(messages.timestamp_type, False)
             if first_offset < 0:
-                first_offset = message.offset
-            consumed_offset = message.offset + 1
-            size += message.end - message.start
+                first_offset = messages.offset
+            consumed_offset = messages.offset + 1
+            size += messages.after - messages.start
             messages.take()
     except Exception as raised:
         error = raised
@@ -1155,6 +1212,23 @@ def receive(int descriptor, int waker, char[::1] target not None, int timeout_ms
     if outcome > 0:
         raise OSError(outcome, strerror(outcome))
     return outcome
+
+
+def receive_bytes(int descriptor, int waker, Py_ssize_t size, int timeout_ms):
+    """The next `size` bytes in memory of their own, which is neither cleared before nor copied after; or an outcome."""
+    cdef bytes target = PyBytes_FromStringAndSize(NULL, size)
+    cdef char *at = PyBytes_AS_STRING(target)
+    cdef Py_ssize_t filled = 0
+    cdef int outcome
+    while True:
+        with nogil:
+            outcome = fill(descriptor, waker, at, size, timeout_ms, &filled)
+        if outcome != EINTR:
+            break
+        PyErr_CheckSignals()
+    if outcome > 0:
+        raise OSError(outcome, strerror(outcome))
+    return target if outcome == FILLED else outcome
 
 
 def crc32(const uint8_t[::1] data not None, *, bint by_instruction=True):

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from fetcher.errors import ClosedChannelException, MalformedResponseException
-from fetcher.receiving import CLOSED, TIMED_OUT, receive
+from fetcher.receiving import CLOSED, TIMED_OUT, receive, receive_bytes
 
 SMALLEST_RESPONSE = 4  # a correlation id
 BUFFER_STEP = 8 * 1024 * 1024  # memory is taken as bytes arrive, not as a length promises them
@@ -101,6 +101,14 @@ class BlockingChannel:
         return self._receive_body(connected, size)
 
     def _receive_body(self, connected: socket.socket, size: int) -> memoryview:
+        if receive_bytes is not None and size <= BUFFER_STEP:
+            self._waker.check()
+            timeout_ms = max(1, int(self._read_timeout_s * 1000))
+            received = receive_bytes(connected.fileno(), self._waker.descriptor.fileno(), size, timeout_ms)
+            if isinstance(received, int):
+                self._check_outcome(received)
+            else:
+                return memoryview(received)
         body = bytearray(min(size, BUFFER_STEP))
         filled = 0
         while True:
@@ -117,7 +125,9 @@ class BlockingChannel:
             return
         self._waker.check()
         waker = self._waker.descriptor.fileno()
-        outcome = receive(connected.fileno(), waker, target, max(1, int(self._read_timeout_s * 1000)))
+        self._check_outcome(receive(connected.fileno(), waker, target, max(1, int(self._read_timeout_s * 1000))))
+
+    def _check_outcome(self, outcome: int) -> None:
         self._waker.check()
         if outcome == CLOSED:
             raise ClosedChannelException(f"{self._where()} closed the connection")

@@ -8,9 +8,23 @@ from fetcher.implementation import IMPLEMENTATION
 from fetcher.pure_cursor import Columns, Decoder, columns_of, invalid_offset
 
 if TYPE_CHECKING or IMPLEMENTATION == "pure":
-    from fetcher.pure_cursor import ConsumedOffset, MessageAndMetadata, RecordCursor, read_batch, read_columns
+    from fetcher.pure_cursor import (
+        ConsumedOffset,
+        MessageAndMetadata,
+        RecordCursor,
+        read_batch,
+        read_columns,
+        with_direct_next,
+    )
 else:
-    from fetcher._records import ConsumedOffset, MessageAndMetadata, RecordCursor, read_batch, read_columns
+    from fetcher._records import (
+        ConsumedOffset,
+        MessageAndMetadata,
+        RecordCursor,
+        read_batch,
+        read_columns,
+        with_direct_next,
+    )
 
 __all__ = [
     "Columns",
@@ -22,4 +36,5 @@ __all__ = [
     "invalid_offset",
     "read_batch",
     "read_columns",
+    "with_direct_next",
 ]

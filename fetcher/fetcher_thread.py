@@ -2,6 +2,9 @@
 
 Rule: its lock guards the table of partitions and nothing else. Fetching, handing over (which blocks while a queue is
 full) and asking for offsets happen outside it; then the table is looked at again, because a partition may be gone.
+
+The broker is asked for what comes next before an answer is handed over, so that it works meanwhile. That answer is not
+received before: memory holds one answer at a time, and the socket's buffers the beginning of the next.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ log = logging.getLogger(__name__)
 IDLE_WAIT_S = 0.2
 NO_ERROR = 0
 NO_LAG_YET = -1
+NOTHING = memoryview(b"")
 
 
 def reset_time(auto_offset_reset: str) -> int:
@@ -64,6 +68,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._changed = threading.Condition()  # its lock guards what follows
         self._positions: dict[TopicAndPartition, _Position] = {}  # the first is asked for first
         self._closed = False
+        self._ahead: dict[TopicAndPartition, _Asked] = {}  # what was asked for ahead; the thread's own
 
     @property
     def broker(self) -> Broker:
@@ -119,18 +124,66 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._consumer.close()
 
     def do_work(self) -> None:
-        asked = self._collect()
+        asked, self._ahead = self._ahead or self._collect(), {}
         if not asked:
             return
         new = {partition: one for partition, one in asked.items() if one.offset < 0}
         if new:
             self._give_back([partition for partition, one in new.items() if not self._reset(partition, one)])
             return
-        fetch_size = self._settings.fetch_message_max_bytes
-        response = self._fetch({partition: (one.offset, fetch_size) for partition, one in asked.items()})
+        response = self._fetch(self._request(asked))
         self._statistics.requests += 1
         if response is not None:
-            self._process(asked, response.partitions)
+            sets = {
+                partition: ByteBufferMessageSet(fetched.messages) for partition, fetched in response.partitions.items()
+            }
+            # Without the bytes: the answer as a whole is not kept while a hand-over waits.
+            answer = {
+                partition: fetched._replace(messages=NOTHING) for partition, fetched in response.partitions.items()
+            }
+            del response
+            self._ask_ahead(asked, answer, sets)
+            self._process(asked, answer, sets)
+
+    def _request(self, asked: Mapping[TopicAndPartition, _Asked]) -> dict[TopicAndPartition, tuple[int, int]]:
+        fetch_size = self._settings.fetch_message_max_bytes
+        return {partition: (one.offset, fetch_size) for partition, one in asked.items()}
+
+    def _ask_ahead(
+        self,
+        asked: Mapping[TopicAndPartition, _Asked],
+        answer: Mapping[TopicAndPartition, FetchedPartition],
+        sets: Mapping[TopicAndPartition, ByteBufferMessageSet],
+    ) -> None:
+        """Ask for what comes after this answer, if all is well with it and it brings anything."""
+        next_offsets: dict[TopicAndPartition, int] = {}
+        try:
+            for partition, messages in sets.items():
+                if answer[partition].error_code != NO_ERROR:
+                    return
+                if messages.last_offset is not None:
+                    next_offsets[partition] = messages.last_offset + 1
+        except InvalidMessageException:
+            return  # the hand-over will tell
+        if not next_offsets:
+            return
+        with self._changed:
+            ahead = {
+                partition: _Asked(
+                    position,
+                    next_offsets.get(partition, position.offset)
+                    if partition in asked and asked[partition] == (position, position.offset)
+                    else position.offset,
+                )
+                for partition, position in self._positions.items()
+            }
+        if not ahead or any(one.offset < 0 for one in ahead.values()):
+            return
+        if self.fetch_version >= FIRST_VERSION_WITH_FULL_ANSWERS:
+            # In the order in which _handed_over() will have put them.
+            ahead = dict(sorted(ahead.items(), key=lambda item: item[0] in next_offsets))
+        self._consumer.ask_ahead(self._request(ahead))
+        self._ahead = ahead
 
     def _collect(self) -> dict[TopicAndPartition, _Asked]:
         with self._changed:
@@ -168,7 +221,10 @@ class ConsumerFetcherThread(ShutdownableThread):
             self.stopping.wait(self._settings.refresh_leader_backoff_s)
 
     def _process(
-        self, asked: Mapping[TopicAndPartition, _Asked], answer: Mapping[TopicAndPartition, FetchedPartition]
+        self,
+        asked: Mapping[TopicAndPartition, _Asked],
+        answer: Mapping[TopicAndPartition, FetchedPartition],
+        sets: Mapping[TopicAndPartition, ByteBufferMessageSet],
     ) -> None:
         in_error: list[TopicAndPartition] = []
         fatal: KafkaException | None = None
@@ -177,7 +233,7 @@ class ConsumerFetcherThread(ShutdownableThread):
             if one is None or not self._is_still_wanted(partition, one):
                 continue
             try:
-                if not self._process_partition(partition, one, fetched):
+                if not self._process_partition(partition, one, fetched, sets[partition]):
                     in_error.append(partition)
             except KafkaException as error:
                 # Unlike 0.8.2.2: the others of this answer are handed over before the thread dies.
@@ -190,10 +246,12 @@ class ConsumerFetcherThread(ShutdownableThread):
         with self._changed:
             return self._positions.get(partition) is one.position and one.position.offset == one.offset
 
-    def _process_partition(self, partition: TopicAndPartition, one: _Asked, fetched: FetchedPartition) -> bool:
+    def _process_partition(
+        self, partition: TopicAndPartition, one: _Asked, fetched: FetchedPartition, messages: ByteBufferMessageSet
+    ) -> bool:
         """False if the partition is in error."""
         if fetched.error_code == NO_ERROR:
-            self._hand_over(partition, one, fetched)
+            self._hand_over(partition, one, fetched, messages)
             return True
         if fetched.error_code == OffsetOutOfRangeException.code:
             return self._reset(partition, one)
@@ -211,10 +269,11 @@ class ConsumerFetcherThread(ShutdownableThread):
             )
         return False
 
-    def _hand_over(self, partition: TopicAndPartition, one: _Asked, fetched: FetchedPartition) -> None:
+    def _hand_over(
+        self, partition: TopicAndPartition, one: _Asked, fetched: FetchedPartition, messages: ByteBufferMessageSet
+    ) -> None:
         position = one.position
         try:
-            messages = ByteBufferMessageSet(fetched.messages)
             next_offset = one.offset if messages.last_offset is None else messages.last_offset + 1
             position.lag = fetched.high_watermark - next_offset
             if not position.info.enqueue(messages, one.offset, position.gone):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
+C = TypeVar("C")
 
 
 class Decoder(Protocol[T_co]):
@@ -130,6 +131,11 @@ class RecordCursor(Generic[K, V]):
         counts = (self._first_offset, info.consumed_offset, self._count)
         self._count = 0
         return counts
+
+
+def with_direct_next(cls: type[C]) -> type[C]:
+    """For a subclass of RecordCursor; here, nothing is left to do."""
+    return cls
 
 
 class Columns(NamedTuple):

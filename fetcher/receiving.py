@@ -1,4 +1,4 @@
-"""Receiving without the GIL, where it is compiled: `receive` of _records.pyx, or None."""
+"""Receiving without the GIL, where it is compiled: `receive` and `receive_bytes` of _records.pyx, or None."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from fetcher.implementation import IMPLEMENTATION
 CLOSED, TIMED_OUT = -1, -2
 
 receive: Callable[[int, int, memoryview, int], int] | None
+receive_bytes: Callable[[int, int, int, int], bytes | int] | None
 
 if IMPLEMENTATION == "compiled":
-    from fetcher._records import receive
+    from fetcher._records import receive, receive_bytes
 else:
-    receive = None
+    receive = receive_bytes = None

@@ -27,6 +27,7 @@ from fetcher.cursor import (
     invalid_offset,
     read_batch,
     read_columns,
+    with_direct_next,
 )
 from fetcher.errors import KafkaException, MessageSizeTooLargeException
 from fetcher.events import EventPublisher
@@ -166,6 +167,7 @@ class _State(Enum):
     FAILED = "failed"
 
 
+@with_direct_next
 class ConsumerIterator(RecordCursor[K, V]):
     """The messages of one queue.
 
