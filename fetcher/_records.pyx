@@ -790,7 +790,7 @@ cdef class ByteBufferMessageSet:
     def __init__(self, data):
         """Copies, but for a view of the end of a `bytes` of which it is nearly all: an answer about one partition."""
         cdef Py_ssize_t before
-        if type(data) is memoryview and type(data.obj) is bytes and data.c_contiguous and data.nbytes:
+        if type(data) is memoryview and type(data.obj) is bytes and data.nbytes and data.contiguous and data.format == "B":
             before = PyBytes_GET_SIZE(data.obj) - <Py_ssize_t> data.nbytes
             if before <= MOST_KEPT_IN_VAIN and is_end_of(data, data.obj, before):
                 self.data = data.obj

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from fetcher.errors import ClosedChannelException, MalformedResponseException
-from fetcher.receiving import CLOSED, TIMED_OUT, receive, receive_bytes
+from fetcher.receiving import CLOSED, TIMED_OUT, WOKEN, receive, receive_bytes
 
 SMALLEST_RESPONSE = 4  # a correlation id
 BUFFER_STEP = 8 * 1024 * 1024  # memory is taken as bytes arrive, not as a length promises them
@@ -105,10 +105,9 @@ class BlockingChannel:
             self._waker.check()
             timeout_ms = max(1, int(self._read_timeout_s * 1000))
             received = receive_bytes(connected.fileno(), self._waker.descriptor.fileno(), size, timeout_ms)
-            if isinstance(received, int):
-                self._check_outcome(received)
-            else:
+            if not isinstance(received, int):
                 return memoryview(received)
+            self._check_outcome(received)
         body = bytearray(min(size, BUFFER_STEP))
         filled = 0
         while True:
@@ -133,6 +132,8 @@ class BlockingChannel:
             raise ClosedChannelException(f"{self._where()} closed the connection")
         if outcome == TIMED_OUT:
             raise TimeoutError(f"waited too long for an answer: {self._where()}")
+        if outcome == WOKEN:
+            raise ChannelAborted("the connection was given up by its owner")
 
     def _fill_in_pieces(self, connected: socket.socket, target: memoryview) -> None:
         """The same without the compiled reader."""

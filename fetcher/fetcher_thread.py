@@ -182,8 +182,8 @@ class ConsumerFetcherThread(ShutdownableThread):
         if self.fetch_version >= FIRST_VERSION_WITH_FULL_ANSWERS:
             # In the order in which _handed_over() will have put them.
             ahead = dict(sorted(ahead.items(), key=lambda item: item[0] in next_offsets))
-        self._consumer.ask_ahead(self._request(ahead))
-        self._ahead = ahead
+        if self._consumer.ask_ahead(self._request(ahead)):
+            self._ahead = ahead
 
     def _collect(self) -> dict[TopicAndPartition, _Asked]:
         with self._changed:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fetcher.implementation import IMPLEMENTATION
 
-CLOSED, TIMED_OUT = -1, -2
+CLOSED, TIMED_OUT, WOKEN = -1, -2, -3
 
 receive: Callable[[int, int, memoryview, int], int] | None
 receive_bytes: Callable[[int, int, int, int], bytes | int] | None

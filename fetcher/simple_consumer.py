@@ -125,19 +125,21 @@ class SimpleConsumer:
             return response
         return _without_oversized(response, partitions)
 
-    def ask_ahead(self, partitions: Mapping[TopicAndPartition, tuple[int, int]]) -> None:
-        """Send the request of the next fetch(). Only a hint: if it fails, fetch() asks as if nothing had been.
+    def ask_ahead(self, partitions: Mapping[TopicAndPartition, tuple[int, int]]) -> bool:
+        """Send the request of the next fetch() now. False if it was not sent: then fetch() asks as if nothing had been.
 
         Unlike 0.8.2.2: brokers see a request before its predecessor's answer is queued. Where requests are to be those
         of a release (request_versions), this does nothing.
         """
         if self._settings.request_versions != "newest" or not self._channel.is_connected or self._ahead is not None:
-            return
+            return False
         try:
             version, encode = self._fetch_request(partitions)
             self._ahead = _Ahead(dict(partitions), version, self._send(encode))
         except CONNECTION_ERRORS:
             self._disconnect()
+            return False
+        return True
 
     def describe_fetch(self, partitions: Mapping[TopicAndPartition, tuple[int, int]]) -> str:
         """The last fetch request as 0.8.2.2 shows it in its log."""

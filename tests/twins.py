@@ -44,7 +44,7 @@ _SUMMARY = ("size_in_bytes", "valid_bytes", "has_whole_entry", "first_offset", "
 _FIELDS = ("offset", "magic", "attributes", "timestamp_ms", "timestamp_type", "key", "value", "headers", "size")
 
 
-def trace(twin: Any, data: bytes, consumed_offset: int = 0, most_bytes: int = 1 << 30) -> list[Any]:
+def trace(twin: Any, data: bytes | memoryview, consumed_offset: int = 0, most_bytes: int = 1 << 30) -> list[Any]:
     """All that one of the twins says about a set."""
     messages = twin.ByteBufferMessageSet(data)
     found: list[Any] = [repr(messages), *(attempt(lambda name=name: getattr(messages, name)) for name in _SUMMARY)]
@@ -52,6 +52,11 @@ def trace(twin: Any, data: bytes, consumed_offset: int = 0, most_bytes: int = 1 
     found += _batch(twin, messages, consumed_offset, most_bytes)
     found += _columns(twin, messages, consumed_offset, most_bytes)
     return found
+
+
+def within_an_answer(data: bytes, before: int = 47) -> memoryview:
+    """The same set as it is received: the end of an answer, which the compiled reader reads where it is."""
+    return memoryview(b"\xff" * before + data)[before:]
 
 
 def attempt(call: Callable[..., Any]) -> Any:

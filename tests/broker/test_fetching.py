@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from fetcher.chunk_queue import SHUTDOWN, ChunkQueue, FetchedDataChunk
-from fetcher.events import Enqueued, Event, EventPublisher, FetcherDied, LeadersNotFound, OffsetReset
+from fetcher.events import Enqueued, Event, EventPublisher, Fetched, FetcherDied, LeadersNotFound, OffsetReset
 from fetcher.manager import ConsumerFetcherManager, fetcher_id
 from fetcher.partition import PartitionTopicInfo
 from fetcher.settings import FetcherSettings
@@ -396,6 +396,23 @@ def test_a_connection_cut_within_an_answer_costs_nothing(linked: KafkaCluster, t
         link.heal()
 
         assert running.take_until(20_000) == {0: [numbered_value(number, 100) for number in range(20_000)]}
+
+
+def test_a_connection_cut_with_a_fetch_asked_for_ahead_costs_nothing(linked: KafkaCluster, topic: str) -> None:
+    """H4, H9: while a full queue holds the fetcher back, its next answer is on its way."""
+    linked.create_topic(topic)
+    linked.produce_many(topic, 40_000)
+    link = linked.links[0]
+
+    with fetching(linked, topic, {0: 0}, capacity=1) as running:
+        eventually(lambda: len(running.of_kind(Fetched)) == 2)
+        (info,) = running.infos
+        fetched = info.fetched_offset
+        link.drop_connections()
+        assert info.fetched_offset == fetched
+
+        assert running.take_until(40_000) == {0: [numbered_value(number, 100) for number in range(40_000)]}
+        assert info.fetched_offset == 40_000
 
 
 def test_a_deleted_topic_comes_back_unless_only_known_topics_are_asked_for() -> None:

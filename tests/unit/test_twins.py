@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -18,8 +19,8 @@ from hypothesis import strategies as st
 
 from fetcher.implementation import IMPLEMENTATION, PURE_PYTHON_VARIABLE
 from fetcher.message_set import ByteBufferMessageSet, Message
-from tests.builders import Content, message
-from tests.twins import COMPILED, PURE, mutated, random_set, trace, with_right_checksums
+from tests.builders import Content, message, message_set
+from tests.twins import COMPILED, PURE, mutated, random_set, trace, with_right_checksums, within_an_answer
 
 ROOT = Path(__file__).parents[2]
 VECTORS = sorted((ROOT / "tests" / "vectors" / "message-sets").glob("*.bin"))
@@ -69,6 +70,7 @@ def test_both_read_alike_what_real_brokers_stored(file: Path) -> None:
     data = file.read_bytes()
 
     assert trace(COMPILED, data) == trace(PURE, data)
+    assert trace(COMPILED, within_an_answer(data)) == trace(PURE, data)
 
 
 @compiled
@@ -77,7 +79,9 @@ def test_both_read_alike_what_real_brokers_stored(file: Path) -> None:
 def test_both_read_alike_what_is_valid(seed: int, consumed_offset: int, most_bytes: int) -> None:
     data = random_set(random.Random(seed))
 
-    assert trace(COMPILED, data, consumed_offset, most_bytes) == trace(PURE, data, consumed_offset, most_bytes)
+    expected = trace(PURE, data, consumed_offset, most_bytes)
+    assert trace(COMPILED, data, consumed_offset, most_bytes) == expected
+    assert trace(COMPILED, within_an_answer(data), consumed_offset, most_bytes) == expected
 
 
 @compiled
@@ -87,7 +91,7 @@ def test_both_read_alike_what_is_cut(seed: int, choose: st.DataObject) -> None:
     data = random_set(random.Random(seed))
     cut = data[: choose.draw(st.integers(0, len(data)))]
 
-    assert trace(COMPILED, cut) == trace(PURE, cut)
+    assert trace(COMPILED, cut) == trace(COMPILED, within_an_answer(cut)) == trace(PURE, cut)
 
 
 @compiled
@@ -99,7 +103,52 @@ def test_both_fail_alike_on_what_is_broken(seed: int, mend: bool) -> None:
     data = mutated(chance, random_set(chance))
     data = with_right_checksums(data) if mend else data
 
-    assert trace(COMPILED, data) == trace(PURE, data)
+    assert trace(COMPILED, data) == trace(COMPILED, within_an_answer(data)) == trace(PURE, data)
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("before", "behind", "is_copied"),
+    [(0, 0, False), (47, 0, False), (64 * 1024, 0, False), (64 * 1024 + 1, 0, True), (0, 1, True), (47, 8, True)],
+)
+def test_a_set_keeps_the_answer_it_is_nearly_all_of_and_copies_else(before: int, behind: int, is_copied: bool) -> None:
+    """Whoever reads records slowly keeps his chunk in memory, not the chunks of others beside it."""
+    data = message_set([Content(number, b"key", b"value") for number in range(10)], 0)
+    answer = b"\xff" * before + data + b"\xff" * behind
+    references = sys.getrefcount(answer)
+
+    messages = COMPILED.ByteBufferMessageSet(memoryview(answer)[before : before + len(data)])
+    assert (sys.getrefcount(answer) == references) == is_copied
+    last = list(messages)[-1]
+    del messages
+    assert (sys.getrefcount(answer) == references) == is_copied  # a record keeps its bytes
+    assert (last.offset, last.value) == (9, b"value")
+    del last
+    assert sys.getrefcount(answer) == references
+
+
+@compiled
+def test_records_are_no_work_for_the_garbage_collector() -> None:
+    messages = COMPILED.ByteBufferMessageSet(message_set([Content(0), Content(1)], 2))
+    records, _ = COMPILED.read_batch(iter(messages), "t", 0, None, None, 0, 1 << 20)
+
+    assert [gc.is_tracked(one) for one in [*messages, *records]] == [False] * 4
+
+
+@compiled
+def test_a_loop_comes_to_the_compiled_next_directly_unless_a_class_has_its_own() -> None:
+    class Plain(COMPILED.RecordCursor):  # type: ignore[misc]
+        def next_slowly(self) -> str:
+            return "slowly"
+
+    class Own(Plain):
+        def __next__(self) -> str:
+            return "own"
+
+    assert COMPILED.with_direct_next(Plain) is Plain
+    assert (next(Plain()), next(COMPILED.with_direct_next(Own)())) == ("slowly", "own")
+    Plain.__next__ = lambda self: "changed later"
+    assert next(Plain()) == "changed later"
 
 
 @compiled
