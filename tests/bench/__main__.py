@@ -1,6 +1,6 @@
 """`make bench`: what things cost on this machine, as ratios against peers in the same run. Best on a quiet machine.
 
-    python -m tests.bench [NAME ...] [--quick] [--output DIRECTORY]
+    python -m tests.bench [NAME ...] [--quick] [--case TEXT] [--output DIRECTORY]
 
 Without names, every bench runs. Samples go to DIRECTORY/bench.json, pictures to bench.html beside it
 (default: bench-results). Exit code 1: a promise was not kept.
@@ -18,6 +18,7 @@ from tests.bench.report import Report
 
 BENCHES: dict[str, str] = {
     "startup": "seconds from start() of a server to its first answer",
+    "growth": "what a record and a rebalance cost as partitions, streams and members grow",
     "settle": "seconds until a group has settled, ours and the real consumer",
     "throughput": "records a second, CPU and memory: ours, the real consumers, other clients",
 }
@@ -28,11 +29,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
     parser.add_argument("--quick", action="store_true", help="small and few: two minutes in all")
+    parser.add_argument("--case", action="append", default=[], help="only cases with this in their name (repeatable)")
     parser.add_argument("--output", type=Path, default=Path("bench-results"), help="directory (default: bench-results)")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHES):
         parser.error(f"no bench is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
-    report = Report(quick=arguments.quick)
+    report = Report(quick=arguments.quick, only=arguments.case)
     for name in arguments.names or BENCHES:
         report.progress(f"{name}: {BENCHES[name]}")
         importlib.import_module(f"tests.bench.{name}").run(report)

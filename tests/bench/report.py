@@ -73,8 +73,10 @@ class Growth:
 
 
 class Report:
-    def __init__(self, *, quick: bool = False, console: Console | None = None) -> None:
+    def __init__(self, *, quick: bool = False, only: Sequence[str] = (), console: Console | None = None) -> None:
+        """`only` cases whose names hold one of these texts; all if there is none."""
         self.quick = quick
+        self.only = tuple(only)
         self.console = console or Console(highlight=False)
         self.measured: list[Measured] = []
         self.wanted: list[Wanted] = []
@@ -84,11 +86,16 @@ class Report:
     def progress(self, text: str) -> None:
         self.console.print(text, style="dim")
 
+    def takes(self, case: str) -> bool:
+        """Whether this case is wanted."""
+        return not self.only or any(text in case for text in self.only)
+
     def add(self, *measured: Measured) -> None:
         self.measured.extend(measured)
 
     def want(self, *wanted: Wanted) -> None:
-        self.wanted.extend(wanted)
+        """Of cases that are left out, nothing is promised."""
+        self.wanted.extend(want for want in wanted if self.takes(want.case))
 
     def show_case(self, bench: str, case: str, against: str) -> None:
         """A table of one case, with each subject's ratio to the subject `against`; over 1 is better than it."""

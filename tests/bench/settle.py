@@ -74,6 +74,7 @@ class Side:
 
 def run(report: Report) -> None:
     sizes = [Size(4, 32)] if report.quick else [Size(m, p) for p in PARTITIONS for m in MEMBERS]
+    sizes = [size for size in sizes if report.takes(size.case)]
     rounds = 1 if report.quick else ROUNDS
     with KafkaCluster(version="1.1.1", full_speed=True) as kafka:
         for partitions in sorted({size.partitions for size in sizes}):
@@ -82,10 +83,11 @@ def run(report: Report) -> None:
         with sides(kafka.zookeeper_connect, SHORT_BACKOFF) as both:
             for size in sizes:
                 measure(report, kafka.zookeeper_connect, both, size, size.case, rounds)
-        if not report.quick:
-            case = f"{LARGEST_PROMISED.case}, default back-off"
+        case = f"{LARGEST_PROMISED.case}, default back-off"
+        if not report.quick and report.takes(case):
             with sides(kafka.zookeeper_connect, DEFAULT_BACKOFF) as both:
                 measure(report, kafka.zookeeper_connect, both, LARGEST_PROMISED, case, rounds)
+        if not report.quick:
             report.want(Wanted(BENCH, LARGEST_PROMISED.case, OURS, SCALA, 2.0))
 
 
@@ -100,19 +102,24 @@ def measure(report: Report, connect: str, both: Sequence[Side], size: Size, case
     report.show_case(BENCH, case, SCALA)
 
 
-def seconds_to_settle(connect: str, side: Side, size: Size) -> float:
-    """Of a group that never was before."""
+def seconds_to_settle(connect: str, side: Side, size: Size, *, there_before: int = 0) -> float:
+    """Of a group that never was before, or, if some members are there before, of that group when the others come."""
     group, topic = f"settle-{time.monotonic_ns()}", topic_of(size.partitions)
     with _client(connect) as client:
-        side.tell("connect", group, size.members)
-        began_ms = time.time() * 1000
-        side.tell("join", topic)
         try:
-            last_ms = _settled_ms(client, group, topic, size)
+            if there_before:
+                _settle(client, side, group, topic, Size(there_before, size.partitions), there_before)
+            return _settle(client, side, group, topic, size, size.members - there_before)
         finally:
             side.tell("leave")
-        client.delete(f"/consumers/{group}", recursive=True)
-    return (last_ms - began_ms) / 1000
+            client.delete(f"/consumers/{group}", recursive=True)
+
+
+def _settle(client: KazooClient, side: Side, group: str, topic: str, size: Size, joining: int) -> float:
+    side.tell("connect", group, size.members - joining, size.members)
+    began_ms = time.time() * 1000
+    side.tell("join", topic)
+    return (_settled_ms(client, group, topic, size) - began_ms) / 1000
 
 
 def _settled_ms(client: KazooClient, group: str, topic: str, size: Size) -> float:

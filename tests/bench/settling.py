@@ -2,9 +2,9 @@
 
 A command a line, each answered with a line:
 
-    connect GROUP NUMBER    make so many members, named m00, m01, …, and let them connect
-    join TOPIC              let all create their stream at once; not waited for
-    leave                   shut all down
+    connect GROUP FIRST END    make members of these numbers, named m00, m01, …, and let them connect
+    join TOPIC                 let these create their stream, all at once; not waited for
+    leave                      shut all down
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)
     settings = dict(argument.split("=", 1) for argument in sys.argv[1:])
     members: list[ZookeeperConsumerConnector] = []
+    joined = 0
     for line in sys.stdin:
         command, *words = line.split()
         if command == "connect":
-            members = [_connected(settings, words[0], number) for number in range(int(words[1]))]
+            members += [_connected(settings, words[0], number) for number in range(int(words[1]), int(words[2]))]
         elif command == "join":
-            _in_parallel([_joining(member, words[0]) for member in members], wait=False)
+            _in_parallel([_joining(member, words[0]) for member in members[joined:]], wait=False)
+            joined = len(members)
         else:
             _in_parallel([member.shutdown for member in members], wait=True)
+            members, joined = [], 0
         print("done", flush=True)
 
 

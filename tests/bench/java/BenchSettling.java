@@ -16,18 +16,23 @@ import kafka.javaapi.consumer.ConsumerConnector;
  */
 public final class BenchSettling {
     private static final List<ConsumerConnector> members = new ArrayList<>();
+    private static int joined;
 
     public static void main(String[] arguments) throws Exception {
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             String[] words = line.split(" ");
             if (words[0].equals("connect")) {
-                connect(arguments, words[1], Integer.parseInt(words[2]));
+                connect(arguments, words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
             } else if (words[0].equals("join")) {
-                inParallel(member -> member.createMessageStreams(Collections.singletonMap(words[1], 1)), false);
+                inParallel(joined, member -> member.createMessageStreams(Collections.singletonMap(words[1], 1)));
+                joined = members.size();
             } else {
-                inParallel(ConsumerConnector::shutdown, true);
+                for (Thread thread : inParallel(0, ConsumerConnector::shutdown)) {
+                    thread.join();
+                }
                 members.clear();
+                joined = 0;
             }
             System.out.println("done");
             System.out.flush();
@@ -35,8 +40,8 @@ public final class BenchSettling {
         System.exit(0);
     }
 
-    private static void connect(String[] arguments, String group, int number) {
-        for (int i = 0; i < number; i++) {
+    private static void connect(String[] arguments, String group, int first, int end) {
+        for (int i = first; i < end; i++) {
             Properties settings = new Properties();
             for (String argument : Arrays.asList(arguments)) {
                 String[] keyAndValue = argument.split("=", 2);
@@ -52,16 +57,14 @@ public final class BenchSettling {
         void take(ConsumerConnector member);
     }
 
-    private static void inParallel(Step step, boolean wait) throws Exception {
+    private static List<Thread> inParallel(int first, Step step) {
         List<Thread> threads = new ArrayList<>();
-        for (ConsumerConnector member : members) {
+        for (ConsumerConnector member : members.subList(first, members.size())) {
             Thread thread = new Thread(() -> step.take(member));
             thread.setDaemon(true);
             thread.start();
             threads.add(thread);
         }
-        for (Thread thread : wait ? threads : Collections.<Thread>emptyList()) {
-            thread.join();
-        }
+        return threads;
     }
 }
