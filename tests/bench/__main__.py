@@ -1,6 +1,6 @@
 """`make bench`: what things cost on this machine, as ratios against peers in the same run. Best on a quiet machine.
 
-    python -m tests.bench [NAME ...] [--quick] [--case TEXT] [--output DIRECTORY]
+    python -m tests.bench [NAME ...] [--quick] [--case NAME] [--output DIRECTORY]
 
 Without names, every bench runs. Samples go to DIRECTORY/bench.json, pictures to bench.html beside it
 (default: bench-results). Exit code 1: a promise was not kept.
@@ -29,7 +29,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
     parser.add_argument("--quick", action="store_true", help="small and few: two minutes in all")
-    parser.add_argument("--case", action="append", default=[], help="only cases with this in their name (repeatable)")
+    parser.add_argument(
+        "--case", action="append", default=[], help="only the case of this name, or e.g. '100 B*'; repeatable"
+    )
     parser.add_argument("--output", type=Path, default=Path("bench-results"), help="directory (default: bench-results)")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHES):

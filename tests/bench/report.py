@@ -14,6 +14,7 @@ import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from rich.console import Console
@@ -74,7 +75,7 @@ class Growth:
 
 class Report:
     def __init__(self, *, quick: bool = False, only: Sequence[str] = (), console: Console | None = None) -> None:
-        """`only` cases whose names hold one of these texts; all if there is none."""
+        """`only` cases with these names, in which * stands for anything; all if there is none."""
         self.quick = quick
         self.only = tuple(only)
         self.console = console or Console(highlight=False)
@@ -88,7 +89,7 @@ class Report:
 
     def takes(self, case: str) -> bool:
         """Whether this case is wanted."""
-        return not self.only or any(text in case for text in self.only)
+        return not self.only or any(fnmatchcase(case, name) for name in self.only)
 
     def add(self, *measured: Measured) -> None:
         self.measured.extend(measured)
