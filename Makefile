@@ -8,7 +8,7 @@ OWN_TARGETS := tests/containers tests/spark tests/study
 SETS   := kafka-0.8.2.2 kafka-1.1.1 kafka-3.9.1 java-compiler
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-churn test-spark test-study test-containers conformance conformance-list mutation fuzz check format bench images clean
+.PHONY: help setup demo test test-churn test-spark test-study test-containers conformance conformance-list mutation fuzz check format bench bench-quick images clean
 
 help:                   ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,8 +65,11 @@ format: $(READY)        ## put the code into its format
 fuzz: $(READY)          ## broken message sets for the compiled reader, three minutes (FUZZ_ARGS="--seconds 3600")
 	@$(RUN) -m tests.fuzz.fuzz_records --seconds 180 $(FUZZ_ARGS)
 
-bench: $(READY)         ## what things cost here, as tables
-	@$(RUN) -m tests.bench
+bench: $(READY)         ## what things cost here: ratios against the real consumers and other clients (most of an hour)
+	@$(RUN) -m tests.bench $(BENCH_ARGS)
+
+bench-quick: $(READY)   ## the same, small and few, without promises (two minutes)
+	@$(RUN) -m tests.bench --quick $(BENCH_ARGS)
 
 images: $(READY)        ## container images of the servers for docker-compose.yml, made here without a registry
 	@$(RUN) -m zkconsumer.testing.containers images

@@ -37,9 +37,13 @@ def main() -> int:
     if unknown := set(arguments.names) - set(BENCHES):
         parser.error(f"no bench is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     report = Report(quick=arguments.quick, only=arguments.case)
-    for name in arguments.names or BENCHES:
-        report.progress(f"{name}: {BENCHES[name]}")
-        importlib.import_module(f"tests.bench.{name}").run(report)
+    try:
+        for name in arguments.names or BENCHES:
+            report.progress(f"{name}: {BENCHES[name]}")
+            importlib.import_module(f"tests.bench.{name}").run(report)
+    except KeyboardInterrupt:
+        report.console.print("interrupted: nothing was written")
+        return 130
     arguments.output.mkdir(parents=True, exist_ok=True)
     report.write_json(arguments.output / "bench.json")
     kept = report.show_wanted()

@@ -80,16 +80,16 @@ class Subjects:
 def _ours() -> list[Subject]:
     ways = {"iterate": "iterate", "value read": "value-read", "batches": "batches", "Arrow": "arrow"}
     compiled = [Subject(f"ours, {name}", _python(way)) for name, way in ways.items()]
-    pure = [Subject(f"ours, {name}, pure", _python(way, pure=True), 0.2) for name, way in ways.items()]
+    pure = [Subject(f"ours, {name}, pure", _python(way, pure=True), 0.1) for name, way in ways.items()]
     return [*compiled, *pure]
 
 
 def _others() -> list[Subject]:
     return [
-        Subject("confluent-kafka", _python("confluent-poll"), 0.1),
+        Subject("confluent-kafka", _python("confluent-poll"), 0.06),
         Subject("confluent-kafka, tuned", _python("confluent-tuned"), 0.5),
-        Subject("aiokafka", _python("aiokafka"), 0.2),
-        Subject("kafka-python", _python("kafka-python"), 0.06),
+        Subject("aiokafka", _python("aiokafka"), 0.1),
+        Subject("kafka-python", _python("kafka-python"), 0.03),
         Subject("raw socket", _python("raw")),
     ]
 

@@ -112,8 +112,11 @@ def _measure(report: Report, kafka: KafkaCluster, case: Case, subjects: Sequence
     with _topic(report, kafka, case) as task:
         for number in range(case.rounds):
             for subject in subjects:
-                results[subject.name].append(subject.measure(task))
-            report.progress(f"  {case.name}: round {number + 1} of {case.rounds}")
+                result = subject.measure(task)
+                results[subject.name].append(result)
+                report.progress(
+                    f"  {case.name}, {number + 1} of {case.rounds}: {subject.name} {result.million_a_second:.3g} M/s"
+                )
     for name, found in results.items():
         beside = {CPU: [one.cpu_s_a_million for one in found], MEMORY: [one.peak_mib for one in found]}
         report.add(Measured(BENCH, case.name, name, "M/s", [one.million_a_second for one in found], beside=beside))
