@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHES):
         parser.error(f"no bench is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that servers and files are cleared away
     report = Report(quick=arguments.quick, only=arguments.case)
     try:
         for name in arguments.names or BENCHES:
