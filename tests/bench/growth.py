@@ -13,6 +13,7 @@ with the members, who all do it at once on the cores there are.
 from __future__ import annotations
 
 from tests.bench import settle
+from tests.bench.filling import fill
 from tests.bench.readers import Task
 from tests.bench.report import Growth, Report
 from tests.bench.settle import Size
@@ -65,7 +66,7 @@ def _filled(report: Report, kafka: KafkaCluster, partitions: int, records: int) 
     topic = f"growth-{partitions}"
     report.progress(f"  {records:,} records in {partitions} partitions")
     kafka.create_topic(topic, partitions=partitions, message_format=0)
-    kafka.produce_many(topic, records, value_size=100, message_format=0)
+    fill(kafka.bootstrap_servers, topic, records, partitions, 100)
     return Task(kafka.zookeeper_connect, kafka.bootstrap_servers, topic, partitions, 1, records)
 
 

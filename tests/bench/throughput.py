@@ -13,11 +13,11 @@ format 2 does the same for the new ones.
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from tests.bench.filling import fill
 from tests.bench.readers import Task
 from tests.bench.report import Measured, Report, Wanted
 from tests.bench.subjects import Result, Subject, Subjects
@@ -128,31 +128,9 @@ def _topic(report: Report, kafka: KafkaCluster, case: Case) -> Iterator[Task]:
     topic = "".join(letter if letter.isalnum() else "-" for letter in case.name)
     report.progress(f"  {case.name}: {case.records:,} records of {case.value_size} bytes")
     kafka.create_topic(topic, partitions=case.partitions, message_format=case.message_format)
-    if case.codec is None:
-        kafka.produce_many(topic, case.records, value_size=case.value_size, message_format=case.message_format)
-    else:
-        produce_compressed(kafka.bootstrap_servers, topic, case)
+    fill(kafka.bootstrap_servers, topic, case.records, case.partitions, case.value_size, codec=case.codec)
     yield Task(kafka.zookeeper_connect, kafka.bootstrap_servers, topic, case.partitions, case.streams, case.records)
     kafka.delete_topic(topic)
-
-
-def produce_compressed(bootstrap_servers: str, topic: str, case: Case) -> None:
-    """Values that shrink to about half, as log lines do; all alike would be unpacked for nothing."""
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "compression.type": case.codec, "linger.ms": 20})
-    chance, half = random.Random(1), case.value_size // 2
-    random_bytes, filling = chance.randbytes(1 << 20), bytes(case.value_size - half)
-    for number in range(case.records):
-        at = (number * 61) % (len(random_bytes) - half)
-        while True:
-            try:
-                producer.produce(topic, random_bytes[at : at + half] + filling, partition=number % case.partitions)
-                break
-            except BufferError:  # its queue is full
-                producer.poll(0.1)
-    if producer.flush(120):
-        raise RuntimeError(f"{topic}: not all records were acknowledged")
 
 
 __all__ = ["CASES", "promises", "run"]
