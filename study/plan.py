@@ -24,7 +24,7 @@ from study.assignors import (
 from study.assignors.model import in_java_order
 from zkconsumer.assignment import AssignmentContext, assignor_for
 from zkconsumer.cluster_view import assignment_context
-from zkconsumer.emulation import emulation
+from zkconsumer.emulation import Emulation, emulation
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.topic_count import StaticTopicCount
 
@@ -74,9 +74,19 @@ Shares = Callable[[Group, Assignment | None], Assignment]
 """Who gets what, given what everybody had."""
 
 
-def plan(group: Group, strategy: str, *, join: tuple[str, Mapping[str, int]] | None, leave: str | None) -> Outcome:
-    """One strategy's answer for the group, and for the group with one more and with one less."""
-    shares = STRATEGIES[strategy]
+def plan(
+    group: Group,
+    strategy: str,
+    *,
+    join: tuple[str, Mapping[str, int]] | None,
+    leave: str | None,
+    own: Assignor | None = None,
+) -> Outcome:
+    """One strategy's answer for the group, and for the group with one more and with one less.
+
+    By its name in STRATEGIES, or `own` under a name of its own.
+    """
+    shares = _new(own) if own else STRATEGIES[strategy]
     if strategy == "broadcast" and len(group.members) * sum(group.topics.values()) > _MOST_COPIES:
         return Outcome(strategy, {}, None, None, "everybody would get everything: too much to list")
     try:
@@ -125,8 +135,7 @@ def _new(assign: Assignor) -> Shares:
     return shares
 
 
-def _old(strategy: str, release: str) -> Shares:
-    switches = emulation(release)
+def _old(strategy: str, switches: Emulation) -> Shares:
     assign = assignor_for(strategy, switches)
 
     def shares(group: Group, before: Assignment | None) -> Assignment:
@@ -165,9 +174,10 @@ def _context(group: Group, strategy: str, whole_group: bool) -> AssignmentContex
 
 
 STRATEGIES: Mapping[str, Shares] = {
-    "old range": _old("range", "0.8.2"),
-    "old roundrobin 0.8.2": _old("roundrobin", "0.8.2"),
-    "old roundrobin 1.1": _old("roundrobin", "1.1"),
+    "old range": _old("range", emulation("0.8.2")),
+    "old roundrobin 0.8.2": _old("roundrobin", emulation("0.8.2")),
+    "old roundrobin 0.10.2": _old("roundrobin", emulation("0.9").with_switches(round_robin="0.10.2")),
+    "old roundrobin 1.1": _old("roundrobin", emulation("1.1")),
     "range": _new(assign_range),
     "roundrobin": _new(assign_round_robin),
     "sticky 1.1": _new(assign_sticky_1_1),
@@ -176,4 +186,7 @@ STRATEGIES: Mapping[str, Shares] = {
     "random": _new(random_assignor(random.Random(1))),
     "broadcast": _new(assign_broadcast),
 }
-"""The old ones share out among threads, the new ones among members. The last two are examples of custom ones."""
+"""The old ones share out among threads, the new ones among members. The last two are examples of custom ones.
+
+The old round robin has three algorithms: 0.8.2 to 0.10.1, 0.10.2 to 0.11, 1.0 and 1.1.
+"""

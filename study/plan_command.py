@@ -12,15 +12,18 @@ from pathlib import Path
 
 from rich.console import Console
 
+from study.assignors import Assignor
 from study.plan import NEWCOMER, STRATEGIES, Group, plan
 from study.plan_input import expanded, from_flags, from_toml, from_zookeeper
 from study.plan_output import as_json, as_svg, print_tables
+from study.plan_own import own_strategy
 from zkconsumer.errors import IllegalArgumentException
 
 EXAMPLES = """\
   zkconsumer plan --topic orders=12 --topic clicks=5 --member c*4
   zkconsumer plan --topic t1=5 --topic t2=7 --member a=t1:2,t2 --member b=t2 --strategy range --strategy sticky
   zkconsumer plan --file group.toml --leave c3 --picture plan.svg
+  zkconsumer plan --topic orders=12 --member c*4 --strategy sticky --strategy my_module:assign
   zkconsumer plan --zookeeper 127.0.0.1:2181/kafka --group billing --json"""
 
 
@@ -40,7 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     source.add_argument("--group", metavar="NAME")
     parser.add_argument(
-        "--strategy", metavar="NAME", action="append", help=f"only these, of: {', '.join(STRATEGIES)}; also a beginning"
+        "--strategy",
+        metavar="NAME",
+        action="append",
+        help=f"only these, of: {', '.join(STRATEGIES)}; also a beginning; or your own as module:callable",
     )
     parser.add_argument("--join", metavar="NAME[=…]", help="who joins (default: one like the first member)")
     parser.add_argument("--leave", metavar="NAME", help="who leaves (default: the last member)")
@@ -54,7 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     group = _group(arguments)
     leave = _leaver(group, arguments.leave)
     join = _newcomer(group, arguments.join)
-    outcomes = [plan(group, name, join=join, leave=leave) for name in _strategies(arguments.strategy)]
+    strategies = _strategies(arguments.strategy)
+    outcomes = [plan(group, name, join=join, leave=leave, own=own) for name, own in strategies.items()]
     if arguments.picture:
         arguments.picture.write_text(as_svg(group, outcomes), encoding="utf-8")
     if arguments.json:
@@ -100,10 +107,18 @@ def _newcomer(group: Group, wanted: str | None) -> tuple[str, Mapping[str, int]]
     return name, threads
 
 
-def _strategies(wanted: list[str] | None) -> list[str]:
+def _strategies(wanted: list[str] | None) -> dict[str, Assignor | None]:
+    """By name; one's own beside it."""
     if not wanted:
-        return list(STRATEGIES)
+        return dict.fromkeys(STRATEGIES)
+    found: dict[str, Assignor | None] = {}
     for name in wanted:
-        if not any(each.startswith(name) for each in STRATEGIES):
-            raise IllegalArgumentException(f"--strategy {name}: there are {', '.join(STRATEGIES)}")
-    return [each for each in STRATEGIES if any(each == name or each.startswith(name) for name in wanted)]
+        if ":" in name:
+            found[name] = own_strategy(name)
+            continue
+        named = [each for each in STRATEGIES if each.startswith(name)]
+        if not named:
+            raise IllegalArgumentException(f"--strategy {name}: there are {', '.join(STRATEGIES)}, and your own")
+        found.update(dict.fromkeys(named))
+    order = [*STRATEGIES, *found]
+    return {name: found[name] for name in sorted(found, key=order.index)}

@@ -48,6 +48,7 @@ COMMANDS = {
     "sandbox": Entry("zkconsumer.commands.sandbox", "real ZooKeeper and Kafka in the foreground, until Ctrl-C"),
     "tree": Entry("zkconsumer.commands.tree", "print what is in ZooKeeper as a tree"),
     "plan": Entry("study.plan_command", "who gets which partitions under each strategy, and what moves"),
+    "record-rebalance": Entry("study.record_command", "what a group of new consumers says while it rebalances, drawn"),
     "study": Entry("study.command", "old consumers against new ones, with a report"),
     "demo": Entry("study.demo", "old and new consumers side by side on real servers"),
 }

@@ -20,11 +20,15 @@ _MODULES = {
     "DeleteRecords": "kafka.protocol.admin",
     "DescribeGroups": "kafka.protocol.admin",
     "FindCoordinator": "kafka.protocol.metadata",
+    "Heartbeat": "kafka.protocol.consumer",
+    "JoinGroup": "kafka.protocol.consumer",
+    "LeaveGroup": "kafka.protocol.consumer",
     "ListGroups": "kafka.protocol.admin",
     "ListOffsets": "kafka.protocol.consumer",
     "Metadata": "kafka.protocol.metadata",
     "OffsetCommit": "kafka.protocol.consumer",
     "OffsetFetch": "kafka.protocol.consumer",
+    "SyncGroup": "kafka.protocol.consumer",
 }
 
 
@@ -43,6 +47,11 @@ def decode(api: str, version: int, data: memoryview | bytes) -> Any:
         raise MalformedResponseException(
             f"{api} response, version {version}, {len(data)} bytes: cannot be read: {error!r}"
         ) from error
+
+
+def decode_request(api: str, version: int, data: memoryview | bytes) -> Any:
+    """A request with its header but without its length, as somebody else has sent it."""
+    return _class(api, "Request").decode(bytes(data), version=version, header=True)
 
 
 @cache

@@ -9,34 +9,36 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapreplace
 
-from fetcher.java import text_order_key
 from fetcher.structs import TopicAndPartition
 from study.assignors.java_order import partition_map_order
-from study.assignors.model import Assignment
+from study.assignors.model import Assignment, in_java_order
 
 Owned = dict[TopicAndPartition, None]
 """A member's partitions in order; a dict, because one is taken out of thousands."""
 
 
 class ByCount:
-    """Members from the one with fewest partitions to the one with most, ties by id (Java: a TreeSet)."""
+    """Members from the one with fewest partitions to the one with most, ties by id (Java: a TreeSet).
+
+    Sorted numbers, count · members + place among the ids: comparing those is what most of the time goes into.
+    """
 
     def __init__(self, owned: Mapping[str, Owned]) -> None:
         self.owned = owned
-        self._key = {name: text_order_key(name) for name in owned}
-        self._sorted = sorted(self._entry(name) for name in owned)
+        self._names = in_java_order(owned)
+        self._place = {name: place for place, name in enumerate(self._names)}
+        self._sorted = sorted(map(self._entry, owned))
 
     def __iter__(self) -> Iterator[str]:
-        return (entry[2] for entry in self._sorted)
+        members = len(self._names)
+        return (self._names[entry % members] for entry in self._sorted)
 
     def spread(self) -> int:
         """How many more the fullest has than the emptiest."""
-        return self._sorted[-1][0] - self._sorted[0][0] if self._sorted else 0
-
-    def last_with_any(self) -> str | None:
-        """The fullest one, None if it has nothing either."""
-        return self._sorted[-1][2] if self._sorted and self._sorted[-1][0] else None
+        members = len(self._names)
+        return self._sorted[-1] // members - self._sorted[0] // members if self._sorted else 0
 
     def remove(self, name: str) -> None:
         """To be called before the member's count changes."""
@@ -45,8 +47,37 @@ class ByCount:
     def add(self, name: str) -> None:
         insort(self._sorted, self._entry(name))
 
-    def _entry(self, name: str) -> tuple[int, bytes, str]:
-        return len(self.owned[name]), self._key[name], name
+    def give(
+        self, partitions: Sequence[TopicAndPartition], candidates: Mapping[str, frozenset[str]]
+    ) -> dict[TopicAndPartition, str]:
+        """Each to the member with fewest that may have it; to whom each went.
+
+        Counts only grow, so that a heap for each set of candidates will do: an entry that is out of date is too small.
+        """
+        members, place = len(self._names), self._place
+        counts = {name: len(mine) for name, mine in self.owned.items()}
+        heaps: dict[frozenset[str], list[int]] = {}
+        went: dict[TopicAndPartition, str] = {}
+        for partition in partitions:
+            able = candidates[partition.topic]
+            heap = heaps.get(able)
+            if heap is None:
+                heap = heaps[able] = sorted(counts[name] * members + place[name] for name in able)
+            while True:
+                count, least = divmod(heap[0], members)
+                name = self._names[least]
+                if counts[name] == count:
+                    break
+                heapreplace(heap, counts[name] * members + least)
+            counts[name] = count + 1
+            heapreplace(heap, heap[0] + members)
+            self.owned[name][partition] = None
+            went[partition] = name
+        self._sorted = sorted(map(self._entry, (self._names[entry % members] for entry in self._sorted)))
+        return went
+
+    def _entry(self, name: str) -> int:
+        return len(self.owned[name]) * len(self._names) + self._place[name]
 
 
 @dataclass(frozen=True)
@@ -123,15 +154,7 @@ class Balancer:
         return {name: list(mine) for name, mine in (self.owned | fixed).items()}
 
     def _assign(self, unassigned: Sequence[TopicAndPartition]) -> None:
-        for partition in unassigned:
-            candidates = self._candidates[partition.topic]
-            for name in self._by_count:
-                if name in candidates:
-                    self._by_count.remove(name)
-                    self.owned[name][partition] = None
-                    self.owner_of[partition] = name
-                    self._by_count.add(name)
-                    break
+        self.owner_of.update(self._by_count.give(unassigned, self._candidates))
 
     def _set_aside(self) -> dict[str, Owned]:
         """Take out the members that can neither give nor take."""

@@ -17,30 +17,35 @@ T = TypeVar("T")
 _FIRST_TABLE_SIZE = 16
 
 
-def hash_map_order(keys: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
+def hash_map_order(keys: Iterable[T], hashes_of: Callable[[list[T]], list[int]]) -> list[T]:
     """By bucket of a table that doubles when it is three quarters full; within one in order of arrival."""
     unique = list(dict.fromkeys(keys))
     size = _FIRST_TABLE_SIZE
     while len(unique) > size * 3 // 4:
         size *= 2
-    return sorted(unique, key=lambda key: _spread(hash_of(key)) & (size - 1))
+    mask = size - 1
+    buckets = [((value & 0xFFFFFFFF) ^ (value & 0xFFFFFFFF) >> 16) & mask for value in hashes_of(unique)]
+    return [unique[place] for place in sorted(range(len(unique)), key=buckets.__getitem__)]
 
 
 def text_map_order(keys: Iterable[str]) -> list[str]:
     """Of a map whose keys are texts."""
-    return hash_map_order(keys, java_hash)
+    return hash_map_order(keys, _text_hashes)
 
 
 def text_map_order_newest_first(keys: Iterable[str]) -> list[str]:
     """The same, filled by computeIfAbsent, which puts a new key before the others of its bucket."""
-    return hash_map_order(list(dict.fromkeys(keys))[::-1], java_hash)
+    return hash_map_order(list(dict.fromkeys(keys))[::-1], _text_hashes)
 
 
 def partition_map_order(keys: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
     """Of a map whose keys are partitions (org.apache.kafka.common.TopicPartition)."""
-    listed = list(keys)
-    topic_hash = {topic: java_hash(topic) for topic in {key.topic for key in listed}}
-    return hash_map_order(listed, lambda key: 31 * (31 + key.partition) + topic_hash[key.topic])
+
+    def hashes(of: list[TopicAndPartition]) -> list[int]:
+        topic_hash = {topic: 31 * 31 + java_hash(topic) for topic in {key[0] for key in of}}
+        return [31 * number + topic_hash[topic] for topic, number in of]
+
+    return hash_map_order(keys, hashes)
 
 
 def grouped_by_topic(
@@ -53,6 +58,5 @@ def grouped_by_topic(
     return [partition for topic in topic_order(by_topic) for partition in by_topic[topic]]
 
 
-def _spread(value: int) -> int:
-    unsigned = value & 0xFFFFFFFF
-    return unsigned ^ unsigned >> 16
+def _text_hashes(texts: list[str]) -> list[int]:
+    return [java_hash(text) for text in texts]

@@ -5,13 +5,13 @@ Even counts first, then as few moves as possible. Members tell what they had as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fetcher.java import text_order_key
 from fetcher.structs import TopicAndPartition
-from study.assignors.balancing import Balancer, ByCount, Owned
+from study.assignors.balancing import Balancer, Owned
 from study.assignors.java_order import grouped_by_topic, partition_map_order, text_map_order
-from study.assignors.model import Assignment, Member, members_by_topic, partitions_of
+from study.assignors.model import Assignment, Member, in_java_order, members_by_topic, partitions_of
 
 
 def assign_sticky_1_1(partitions: Mapping[str, int], members: Mapping[str, Member]) -> Assignment:
@@ -28,9 +28,8 @@ def assign_sticky_1_1(partitions: Mapping[str, int], members: Mapping[str, Membe
     if former and alike:
         order = _by_turns(everything, existing)
     else:
-        order = sorted(
-            existing, key=lambda each: (len(candidates[each.topic]), text_order_key(each.topic), each.partition)
-        )
+        topics = sorted(candidates, key=lambda topic: (len(candidates[topic]), text_order_key(topic)))
+        order = partitions_of(topics, partitions)
     known = set(existing)
     owned = {
         name: {each: None for each in mine if each in known and each.topic in members[name].topics}
@@ -42,15 +41,24 @@ def assign_sticky_1_1(partitions: Mapping[str, int], members: Mapping[str, Membe
 
 
 def _by_turns(former: Mapping[str, Owned], existing: Sequence[TopicAndPartition]) -> list[TopicAndPartition]:
-    """The member with most partitions left (ties: the greatest id) gives its first, again and again; then the rest."""
+    """The member with most partitions left (ties: the greatest id) gives its first, again and again; then the rest.
+
+    So all that still have as many as the fullest give one each, from the greatest id down, then all with one less.
+    """
     known = set(existing)
-    left = {name: {each: None for each in mine if each in known} for name, mine in former.items()}
-    by_count = ByCount(left)
+    left = {name: [each for each in mine if each in known] for name, mine in former.items()}
+    fullest = max(map(len, left.values()), default=0)
+    starting: list[list[str]] = [[] for _ in range(fullest + 1)]
+    for name, mine in left.items():
+        starting[len(mine)].append(name)
     order: Owned = {}
-    while name := by_count.last_with_any():
-        by_count.remove(name)
-        first = next(iter(left[name]))
-        del left[name][first]
-        order[first] = None
-        by_count.add(name)
+    giving: list[Iterator[TopicAndPartition]] = []
+    names: list[str] = []
+    for count in range(fullest, 0, -1):
+        if starting[count]:
+            names = in_java_order([*names, *starting[count]])[::-1]
+            giver = {name: iter(left[name][len(left[name]) - count :]) for name in names}
+            giving = [giver[name] for name in names]
+        for partitions in giving:
+            order[next(partitions)] = None
     return list(order | dict.fromkeys(existing))

@@ -74,11 +74,12 @@ def _fill_quotas(
     """Everybody subscribes to the same: keep up to the quota, deal the rest to those below it, by name."""
     listed = list(everything)
     quota, fuller_ones = divmod(len(listed), len(claims))
+    place_of = {topic: place for place, topic in enumerate(in_java_order({topic for topic, _ in listed}))}
     assignment: Assignment = {name: [] for name in claims}
     below: list[str] = []
     at_quota: list[str] = []
     for name, claimed in claims.items():
-        mine = sorted(claimed, key=lambda each: (each.partition, text_order_key(each.topic)))
+        mine = sorted(claimed, key=lambda each: (each[1], place_of[each[0]]))
         if len(mine) < quota:
             assignment[name] += mine
             below.append(name)

@@ -42,6 +42,72 @@ def test_old_range_shares_out_among_threads() -> None:
 
 
 @pytest.mark.parametrize(
+    ("release", "expected"),
+    [
+        # By hand from the hashes of the spec: [bb,0] [bb,1] [zeta,0] [zeta,1] [a,0] [a,1], C2 passed over for a.
+        ("0.10.2", {"C1": "bb0 zeta0 a0 a1", "C2": "bb1 zeta1"}),
+        # The spec's example, run on 1.1.1.
+        ("1.1", {"C1": "zeta0 a0 a1 bb1", "C2": "zeta1 bb0"}),
+    ],
+)
+def test_old_round_robin_differs_by_release(release: str, expected: dict[str, str]) -> None:
+    group = Group({"a": 2, "bb": 2, "zeta": 2}, {"C1": {"a": 1, "bb": 1, "zeta": 1}, "C2": {"bb": 1, "zeta": 1}})
+
+    outcome = plan(group, f"old roundrobin {release}", join=None, leave=None)
+
+    found = {name: " ".join(f"{topic}{number}" for topic, number in mine) for name, mine in outcome.assignment.items()}
+    assert found == expected
+
+
+OWN = """
+def first_takes_all(partitions, members):
+    return {min(members): [(topic, number) for topic, count in partitions.items() for number in range(count)]}
+
+def gives_to_nobody(partitions, members):
+    return {"nobody": [("t", 0)]}
+
+def gives_too_much(partitions, members):
+    return {min(members): [("t", 99)]}
+
+def breaks(partitions, members):
+    raise KeyError("t")
+
+number = 5
+"""
+
+
+def test_a_strategy_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_strategies.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    group = ["plan", "--topic", "t=3", "--member", "b", "--member", "a", "--json", "--strategy", "range"]
+
+    assert main([*group, "--strategy", "own_strategies:first_takes_all"]) == 0
+    strategies = json.loads(capsys.readouterr().out)["strategies"]
+    assert list(strategies) == ["range", "own_strategies:first_takes_all"]
+    assert strategies["own_strategies:first_takes_all"]["assignment"] == {"a": {"t": [0, 1, 2]}, "b": {}}
+    assert strategies["own_strategies:first_takes_all"]["leave"]["moved"] == 3
+
+    for name, problem in [
+        ("gives_to_nobody", "it gave partitions to nobody, who is no member"),
+        ("gives_too_much", "it gave a partition 99 of t, which is not there"),
+        ("breaks", "it failed: KeyError: 't'"),
+    ]:
+        assert main([*group, "--strategy", f"own_strategies:{name}"]) == 0
+        assert json.loads(capsys.readouterr().out)["strategies"][f"own_strategies:{name}"]["problem"] == problem
+
+    for name, complaint in [
+        ("own_strategies:missing", "cannot be loaded: AttributeError: module 'own_strategies' has no attribute"),
+        ("no_such_module:x", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("own_strategies:number", "is no function of (partitions, members)"),
+    ]:
+        assert main([*group, "--strategy", name]) == 1
+        error = capsys.readouterr().err
+        assert complaint in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     ("strategy", "joined", "left"),
     [
         # Two with four partitions each. By hand: range cuts 3 3 2 instead of 4 4; sticky takes one from each.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
-from study.new_consumer import NewConsumer, WakeupException
+from study.new_consumer import ConsumerRecord, NewConsumer, WakeupException
 from tests.study.new_consumer.conftest import NewConsumers
 from tests.study.new_consumer.polling import TIMEOUT_S, poll_for, poll_until
 from zkconsumer.testing.kafka import KafkaCluster
@@ -37,21 +37,23 @@ class Noting:
 
 
 @contextmanager
-def polling(consumer: NewConsumer) -> Iterator[None]:
-    """Another thread polls, so that the group gets on; what goes wrong in it is raised at the end."""
-    stopping, errors = threading.Event(), []
+def polling(consumer: NewConsumer) -> Iterator[list[ConsumerRecord]]:
+    """Another thread polls, so that the group gets on; gives what it gets. Its errors are raised at the end."""
+    stopping = threading.Event()
+    errors: list[BaseException] = []
+    got: list[ConsumerRecord] = []
 
     def poll() -> None:
         try:
             while not stopping.is_set():
-                consumer.poll(0.1)
+                got.extend(consumer.poll(0.1))
         except BaseException as error:
             errors.append(error)
 
     thread = threading.Thread(target=poll)
     thread.start()
     try:
-        yield
+        yield got
     finally:
         stopping.set()
         thread.join()
@@ -76,12 +78,11 @@ def test_a_listener_commits_before_and_seeks_after_a_rebalance(
 
     second = new_consumer(group_id=group, heartbeat_interval_ms=100)
     second.subscribe([topic])
-    with polling(first):
-        [record] = poll_for(second, 1)
-        eventually(lambda: len(listener.told) >= 4, "the first one is told too", timeout_s=TIMEOUT_S)
+    with polling(first), polling(second) as got:
+        eventually(lambda: got and len(listener.told) >= 4, lambda: f"{listener.told}, {got}", timeout_s=TIMEOUT_S)
 
-    assert record.offset == 2, "where the first one's listener has committed"
-    others = both - {TopicAndPartition(topic, record.partition)}
+    assert got[0].offset == 2, "where the first one's listener has committed"
+    others = both - {TopicAndPartition(topic, got[0].partition)}
     assert listener.told[2:4] == [("revoked", both), ("assigned", others)]
 
 
