@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from study.assignors import (
     Assignment,
@@ -26,7 +27,7 @@ from zkconsumer.assignment import AssignmentContext, assignor_for
 from zkconsumer.cluster_view import assignment_context
 from zkconsumer.emulation import Emulation, emulation
 from zkconsumer.errors import IllegalArgumentException
-from zkconsumer.topic_count import StaticTopicCount
+from zkconsumer.topic_count import ConsumerThreadId
 
 NEWCOMER = "newcomer"
 _MOST_ROUNDS = 10
@@ -40,11 +41,57 @@ class Group:
     topics: Mapping[str, int]
     members: Mapping[str, Mapping[str, int]]
 
+    @cached_property
+    def subscriptions(self) -> dict[str, frozenset[str]]:
+        """Each member's topics; equal ones are one object."""
+        known: dict[frozenset[str], frozenset[str]] = {}
+        by_mapping: dict[int, frozenset[str]] = {}
+        for threads in self.members.values():
+            if id(threads) not in by_mapping:
+                topics = frozenset(threads)
+                by_mapping[id(threads)] = known.setdefault(topics, topics)
+        return {name: by_mapping[id(threads)] for name, threads in self.members.items()}
+
+    @cached_property
+    def threads(self) -> dict[str, dict[str, list[ConsumerThreadId]]]:
+        """Each old member's threads by topic."""
+        found = {}
+        for name, counts in self.members.items():
+            of_count = {n: [ConsumerThreadId(name, number) for number in range(n)] for n in set(counts.values())}
+            found[name] = {topic: of_count[n] for topic, n in counts.items()}
+        return found
+
+    @cached_property
+    def context(self) -> AssignmentContext:
+        """What an old member sees that looks at all topics of the group."""
+        return self.context_of(whole_group=True)
+
+    def context_of(self, *, whole_group: bool) -> AssignmentContext:
+        return assignment_context(
+            "plan",
+            next(iter(self.threads)),
+            self.threads,
+            lambda topics: {topic: range(self.topics.get(topic, 0)) for topic in topics},
+            whole_group=whole_group,
+        )
+
     def with_member(self, name: str, threads: Mapping[str, int]) -> Group:
-        return Group(self.topics, {**self.members, name: threads})
+        """The same one when asked again: every strategy asks, and what it has computed is kept."""
+        wanted = {**self.members, name: threads}
+        if self._changed.get("joined") is None or self._changed["joined"].members != wanted:
+            self._changed["joined"] = Group(self.topics, wanted)
+        return self._changed["joined"]
 
     def without(self, name: str) -> Group:
-        return Group(self.topics, {each: threads for each, threads in self.members.items() if each != name})
+        """Likewise."""
+        wanted = {each: threads for each, threads in self.members.items() if each != name}
+        if self._changed.get("left") is None or self._changed["left"].members != wanted:
+            self._changed["left"] = Group(self.topics, wanted)
+        return self._changed["left"]
+
+    @cached_property
+    def _changed(self) -> dict[str, Group]:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -127,8 +174,7 @@ def _settled(shares: Shares, group: Group, before: Assignment | None) -> tuple[A
 def _new(assign: Assignor) -> Shares:
     def shares(group: Group, before: Assignment | None) -> Assignment:
         members = {
-            name: Member(frozenset(threads), (before or {}).get(name), generation=1)
-            for name, threads in group.members.items()
+            name: Member(topics, (before or {}).get(name), generation=1) for name, topics in group.subscriptions.items()
         }
         return assign(group.topics, members)
 
@@ -153,14 +199,7 @@ def _old(strategy: str, switches: Emulation) -> Shares:
 
 def _context(group: Group, strategy: str, whole_group: bool) -> AssignmentContext:
     """As a member sees it that subscribes to everything: each decides for its own topics, and all alike."""
-    threads = {name: StaticTopicCount(name, by_topic).threads_by_topic() for name, by_topic in group.members.items()}
-    context = assignment_context(
-        "plan",
-        next(iter(threads)),
-        threads,
-        lambda topics: {topic: range(group.topics.get(topic, 0)) for topic in topics},
-        whole_group=whole_group or strategy == "range",
-    )
+    context = group.context if whole_group or strategy == "range" else group.context_of(whole_group=False)
     if strategy == "range":
         return AssignmentContext(
             context.group,

@@ -6,8 +6,10 @@ The group comes from flags, from a TOML file, or from ZooKeeper, where a group o
 from __future__ import annotations
 
 import argparse
+import gc
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -61,7 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
     leave = _leaver(group, arguments.leave)
     join = _newcomer(group, arguments.join)
     strategies = _strategies(arguments.strategy)
-    outcomes = [plan(group, name, join=join, leave=leave, own=own) for name, own in strategies.items()]
+    outcomes = []
+    with _undisturbed(), Console(stderr=True).status("") as status:
+        for name, own in strategies.items():
+            status.update(f"sharing out by {name}")
+            outcomes.append(plan(group, name, join=join, leave=leave, own=own))
     if arguments.picture:
         arguments.picture.write_text(as_svg(group, outcomes), encoding="utf-8")
     if arguments.json:
@@ -72,6 +78,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.picture:
         console.print(f"picture: {arguments.picture}", markup=False)
     return 0
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No garbage collection meanwhile: it would look at hundreds of thousands of partitions again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _group(arguments: argparse.Namespace) -> Group:

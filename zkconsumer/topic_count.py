@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from fetcher.java import text_order_key
@@ -36,6 +37,7 @@ class ConsumerThreadId(NamedTuple):
         return cls(consumer_id, int(thread))
 
 
+@lru_cache(maxsize=16_384)  # a rebalance sorts the same threads once a topic
 def thread_order_key(thread_id: ConsumerThreadId) -> bytes:
     """The order all members agree on: that of the text, by UTF-16 units."""
     return text_order_key(str(thread_id))

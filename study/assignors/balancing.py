@@ -125,11 +125,15 @@ class Balancer:
         self.owned = owned
         self.owner_of = {partition: name for name, mine in owned.items() for partition in mine}
         self._partitions = partitions
-        self._candidates = {topic: frozenset(names) for topic, names in candidates.items()}
-        self._topics_of: dict[str, list[str]] = {name: [] for name in owned}
-        for topic, names in candidates.items():
+        sets = {id(names): frozenset(names) for names in candidates.values()}  # many topics have the same list
+        self._candidates = {topic: sets[id(names)] for topic, names in candidates.items()}
+        partitions_for: dict[frozenset[str], int] = {}
+        for topic, names in self._candidates.items():
+            partitions_for[names] = partitions_for.get(names, 0) + partitions[topic]
+        self._at_most = dict.fromkeys(owned, 0)
+        for names, count in partitions_for.items():
             for name in names:
-                self._topics_of[name].append(topic)
+                self._at_most[name] += count
         self._movements = Movements()
         self._by_count = ByCount(owned)
         self._witness: tuple[str, str, TopicAndPartition] | None = None
@@ -160,8 +164,9 @@ class Balancer:
         """Take out the members that can neither give nor take."""
         fixed = {}
         for name in list(self.owned):
-            at_most = sum(self._partitions[topic] for topic in self._topics_of[name])
-            if len(self.owned[name]) < at_most or any(self._movable(topic) for topic, _ in self.owned[name]):
+            if len(self.owned[name]) < self._at_most[name] or any(
+                self._movable(topic) for topic, _ in self.owned[name]
+            ):
                 continue
             self._by_count.remove(name)
             fixed[name] = self.owned.pop(name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from fetcher.structs import TopicAndPartition
 from study.assignors.model import (
     Assignment,
     Member,
@@ -24,10 +23,11 @@ def assign_range(partitions: Mapping[str, int], members: Mapping[str, Member]) -
     assignment: Assignment = {name: [] for name in members}
     for topic, names in members_by_topic(members, partitions).items():
         each, rest = divmod(partitions[topic], len(names))
+        everything = partitions_of([topic], partitions)
         start = 0
         for place, name in enumerate(names):
             end = start + each + (place < rest)
-            assignment[name] += [TopicAndPartition(topic, number) for number in range(start, end)]
+            assignment[name] += everything[start:end]
             start = end
     return assignment
 

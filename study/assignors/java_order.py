@@ -7,6 +7,7 @@ as those of texts and partitions do not come near it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 from fetcher.java import java_hash
@@ -42,7 +43,7 @@ def partition_map_order(keys: Iterable[TopicAndPartition]) -> list[TopicAndParti
     """Of a map whose keys are partitions (org.apache.kafka.common.TopicPartition)."""
 
     def hashes(of: list[TopicAndPartition]) -> list[int]:
-        topic_hash = {topic: 31 * 31 + java_hash(topic) for topic in {key[0] for key in of}}
+        topic_hash = {topic: 31 * 31 + _hash_of(topic) for topic in {key[0] for key in of}}
         return [31 * number + topic_hash[topic] for topic, number in of]
 
     return hash_map_order(keys, hashes)
@@ -59,4 +60,8 @@ def grouped_by_topic(
 
 
 def _text_hashes(texts: list[str]) -> list[int]:
-    return [java_hash(text) for text in texts]
+    return [_hash_of(text) for text in texts]
+
+
+_hash_of = lru_cache(maxsize=100_000)(java_hash)
+"""The same few names are asked for with every member."""
