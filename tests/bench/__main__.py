@@ -1,6 +1,6 @@
 """`make bench`: what things cost on this machine, as ratios against peers in the same run. Best on a quiet machine.
 
-    python -m tests.bench [NAME ...] [--quick] [--case NAME] [--output DIRECTORY]
+    python -m tests.bench [NAME ...] [--quick] [--case NAME] [--subject NAME] [--rounds N] [--output DIRECTORY]
 
 Without names, every bench runs. Samples go to DIRECTORY/bench.json, pictures to bench.html beside it
 (default: bench-results). Exit code 1: a promise was not kept.
@@ -27,6 +27,13 @@ BENCHES: dict[str, str] = {
 """Name of a module of this package with `run(report)`, and what it measures."""
 
 
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not a positive number")
+    return number
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
@@ -34,12 +41,16 @@ def main() -> int:
     parser.add_argument(
         "--case", action="append", default=[], help="only the case of this name, or e.g. '100 B*'; repeatable"
     )
+    parser.add_argument(
+        "--subject", action="append", default=[], help="throughput: only this subject, or e.g. 'ours*'; repeatable"
+    )
+    parser.add_argument("--rounds", type=_positive, help="how often each is measured (default: 3 or 5, by case)")
     parser.add_argument("--output", type=Path, default=Path("bench-results"), help="directory (default: bench-results)")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHES):
         parser.error(f"no bench is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that servers and files are cleared away
-    report = Report(quick=arguments.quick, only=arguments.case)
+    report = Report(quick=arguments.quick, only=arguments.case, subjects=arguments.subject, rounds=arguments.rounds)
     try:
         for name in arguments.names or BENCHES:
             report.progress(f"{name}: {BENCHES[name]}")

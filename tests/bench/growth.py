@@ -28,7 +28,7 @@ FLAT = 0.35  # of a cost that should not grow at all; threads that take turns ar
 
 
 def run(report: Report) -> None:
-    rounds = 1 if report.quick else ROUNDS
+    rounds = report.rounds(ROUNDS)
     with Subjects() as subjects, KafkaCluster(version="1.1.1", full_speed=True) as kafka:
         _records(report, kafka, subjects.by_name[READ], rounds)
         _rebalances(report, kafka, rounds)

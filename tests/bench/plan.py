@@ -22,7 +22,7 @@ def run(report: Report) -> None:
         subscription = {f"topic-{number}": 1 for number in range(topics)}
         group = Group(dict.fromkeys(subscription, partitions), {f"c{n}": subscription for n in range(members)})
         samples: dict[str, list[float]] = {name: [] for name in [*SUBJECTS, "all of them"]}
-        for _ in range(1 if report.quick else ROUNDS):
+        for _ in range(report.rounds(ROUNDS)):
             whole = 0.0
             for name in SUBJECTS:
                 seconds = _seconds(Group(group.topics, group.members), name, members)

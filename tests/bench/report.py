@@ -74,10 +74,20 @@ class Growth:
 
 
 class Report:
-    def __init__(self, *, quick: bool = False, only: Sequence[str] = (), console: Console | None = None) -> None:
-        """`only` cases with these names, in which * stands for anything; all if there is none."""
+    def __init__(
+        self,
+        *,
+        quick: bool = False,
+        only: Sequence[str] = (),
+        subjects: Sequence[str] = (),
+        rounds: int | None = None,
+        console: Console | None = None,
+    ) -> None:
+        """`only` cases and `subjects` with these names, in which * stands for anything; all if there is none."""
         self.quick = quick
         self.only = tuple(only)
+        self.subjects = tuple(subjects)
+        self._rounds = rounds
         self.console = console or Console(highlight=False)
         self.measured: list[Measured] = []
         self.wanted: list[Wanted] = []
@@ -89,14 +99,28 @@ class Report:
 
     def takes(self, case: str) -> bool:
         """Whether this case is wanted."""
-        return not self.only or any(fnmatchcase(case, name) for name in self.only)
+        return _is_named(case, self.only)
+
+    def taken(self, subjects: Sequence[str]) -> list[str]:
+        """Those of a case that are wanted; the first always is, since ratios are formed against it."""
+        return [name for name in subjects if name == subjects[0] or _is_named(name, self.subjects)]
+
+    def rounds(self, usual: int) -> int:
+        """How often each subject is measured."""
+        return self._rounds or (1 if self.quick else usual)
 
     def add(self, *measured: Measured) -> None:
         self.measured.extend(measured)
 
     def want(self, *wanted: Wanted) -> None:
-        """Of cases that are left out, nothing is promised."""
-        self.wanted.extend(want for want in wanted if self.takes(want.case))
+        """Of cases and subjects that are left out, nothing is promised."""
+        there = {(one.bench, one.case, one.subject) for one in self.measured}
+        self.wanted.extend(
+            want
+            for want in wanted
+            if self.takes(want.case)
+            and (not self.subjects or {(want.bench, want.case, name) for name in (want.subject, want.peer)} <= there)
+        )
 
     def show_case(self, bench: str, case: str, against: str) -> None:
         """A table of one case, with each subject's ratio to the subject `against`; over 1 is better than it."""
@@ -167,6 +191,10 @@ class Report:
         growths = [dataclasses.asdict(growth) | {"slope": growth.slope} for growth in self.growths]
         found = {"machine": machine, "measured": measured, "wanted": wanted, "growths": growths}
         path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _is_named(name: str, names: Sequence[str]) -> bool:
+    return not names or any(fnmatchcase(name, one) for one in names)
 
 
 def ratios_of(subject: Measured, reference: Measured) -> list[float]:

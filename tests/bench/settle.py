@@ -77,7 +77,7 @@ def run(report: Report) -> None:
     sizes = [size for size in sizes if report.takes(size.case)]
     with_default = f"{LARGEST_PROMISED.case}, default back-off"
     also = [LARGEST_PROMISED] if not report.quick and report.takes(with_default) else []
-    rounds = 1 if report.quick else ROUNDS
+    rounds = report.rounds(ROUNDS)
     with KafkaCluster(version="1.1.1", full_speed=True) as kafka:
         for partitions in sorted({size.partitions for size in [*sizes, *also]}):
             report.progress(f"  a topic with {partitions:,} partitions")

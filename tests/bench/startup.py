@@ -17,7 +17,6 @@ from zkconsumer.testing.scala import ScalaConsumer
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 ROUNDS = 5
-QUICK_ROUNDS = 1
 TARGET_S = {"ZooKeeper 3.9": 1.0, "Kafka 0.8.2.2": 3.0, "Kafka 1.1.1": 5.0}
 
 
@@ -26,7 +25,7 @@ def main() -> None:
 
 
 def run(report: Report) -> None:
-    rounds = QUICK_ROUNDS if report.quick else ROUNDS
+    rounds = report.rounds(ROUNDS)
     for version in KAFKA_VERSIONS:
         program("kafka", version).jars()
     with ZooKeeperServer() as zookeeper, KafkaBroker(zookeeper.chroot("scala"), version="0.8.2.2"):

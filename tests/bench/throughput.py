@@ -102,7 +102,7 @@ def run(report: Report) -> None:
             report.progress(f"Kafka {version}, brokers: {brokers}")
             with KafkaCluster(version=version, brokers=brokers, full_speed=True) as kafka:
                 for case in together:
-                    _measure(report, kafka, case, [subjects.by_name[name] for name in case.subjects])
+                    _measure(report, kafka, case, [subjects.by_name[name] for name in report.taken(case.subjects)])
     if not report.quick:
         report.want(*promises())
 
@@ -110,12 +110,13 @@ def run(report: Report) -> None:
 def _measure(report: Report, kafka: KafkaCluster, case: Case, subjects: Sequence[Subject]) -> None:
     results: dict[str, list[Result]] = {subject.name: [] for subject in subjects}
     with _topic(report, kafka, case) as task:
-        for number in range(case.rounds):
+        rounds = report.rounds(case.rounds)
+        for number in range(rounds):
             for subject in subjects:
                 result = subject.measure(task)
                 results[subject.name].append(result)
                 report.progress(
-                    f"  {case.name}, {number + 1} of {case.rounds}: {subject.name} {result.million_a_second:.3g} M/s"
+                    f"  {case.name}, {number + 1} of {rounds}: {subject.name} {result.million_a_second:.3g} M/s"
                 )
     for name, found in results.items():
         beside = {CPU: [one.cpu_s_a_million for one in found], MEMORY: [one.peak_mib for one in found]}

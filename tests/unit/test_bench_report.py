@@ -129,3 +129,33 @@ def test_json_and_pictures_hold_what_was_found(tmp_path: Path) -> None:
     page = (tmp_path / "bench.html").read_text()
     assert "b: c, against slow, 3 rounds" in page
     assert "ours, slope 1.00" in page
+
+
+def test_of_subjects_left_out_nothing_is_promised() -> None:
+    report = Report(subjects=["fa*"])
+    report.add(FAST)
+
+    report.want(Wanted("b", "c", "fast", "slow", 9))
+
+    assert report.wanted == []
+
+
+def test_a_promise_over_what_was_forgotten_is_an_error() -> None:
+    report = report_of(FAST)
+    report.want(Wanted("b", "c", "fast", "slow", 9))
+
+    with pytest.raises(LookupError, match="b, c, slow"):
+        report.show_wanted()
+
+
+def test_the_first_subject_stays_since_ratios_are_formed_against_it() -> None:
+    report = Report(subjects=["ours*", "raw"])
+
+    assert report.taken(["Scala", "Java", "ours, Arrow", "raw"]) == ["Scala", "ours, Arrow", "raw"]
+
+
+@pytest.mark.parametrize(
+    ("quick", "wanted", "rounds"), [(False, None, 5), (True, None, 1), (True, 3, 3), (False, 2, 2)]
+)
+def test_rounds(quick: bool, wanted: int | None, rounds: int) -> None:
+    assert Report(quick=quick, rounds=wanted).rounds(5) == rounds
