@@ -20,6 +20,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+UNKNOWN_WIDTH = 130
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -88,7 +90,7 @@ class Report:
         self.only = tuple(only)
         self.subjects = tuple(subjects)
         self._rounds = rounds
-        self.console = console or Console(highlight=False)
+        self.console = console or _console()
         self.measured: list[Measured] = []
         self.wanted: list[Wanted] = []
         self.growths: list[Growth] = []
@@ -191,6 +193,12 @@ class Report:
         growths = [dataclasses.asdict(growth) | {"slope": growth.slope} for growth in self.growths]
         found = {"machine": machine, "measured": measured, "wanted": wanted, "growths": growths}
         path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _console() -> Console:
+    """Where no terminal says how wide it is, wide enough for the tables."""
+    console = Console(highlight=False)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=UNKNOWN_WIDTH)
 
 
 def _is_named(name: str, names: Sequence[str]) -> bool:
