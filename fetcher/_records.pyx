@@ -946,6 +946,12 @@ cdef class RecordCursor:
         self._source = RecordSource(info.topic, info.partition, key_decoder, value_decoder)
         self._reader = <MessageReader> messages if isinstance(messages, MessageReader) else None
 
+    def read_ahead(self):
+        """For the twin in Python, where some records at once are faster; here, none are."""
+
+    def take_back(self):
+        """For the twin: here, nothing was read ahead."""
+
     def stop_reading(self):
         """From now on all is for next_slowly()."""
         self._reader = None

@@ -22,7 +22,8 @@ NO_TIMESTAMP_TYPE, CREATE_TIME, APPEND_TIME = -1, 0, 1
 _CRC = Struct(">I")
 _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
-_KEY_AT = (6, 14)  # bytes before the key, by magic: crc, magic, attributes, and in format 1 a timestamp
+_LENGTHS = Struct(">ii")  # of key and value, where the key is null or empty
+KEY_AT = (6, 14)  # bytes before the key, by magic: crc, magic, attributes, and in format 1 a timestamp
 
 
 class Message(ABC):
@@ -95,6 +96,8 @@ class LegacyMessage(Message):
 
     __slots__ = ("_wrapper",)
 
+    _wrapper: Wrapper | None
+
     def __init__(self, offset: int, data: bytes, start: int, end: int, wrapper: Wrapper | None) -> None:
         self.offset = offset
         self._data = data
@@ -126,16 +129,23 @@ class LegacyMessage(Message):
 
     @property
     def key(self) -> bytes | None:
-        return self._field(self._start + _KEY_AT[self._data[self._start + 4]])
+        return self._field(self._start + KEY_AT[self._data[self._start + 4]])
 
     @property
     def value(self) -> bytes | None:
-        at = self._start + _KEY_AT[self._data[self._start + 4]]
+        data = self._data
+        at = self._start + KEY_AT[data[self._start + 4]]
         try:
-            key_size = _LENGTH.unpack_from(self._data, at)[0]
+            key_size, size = _LENGTHS.unpack_from(data, at)
         except struct_error:
             raise self._cut_short() from None
-        return self._field(at + 4 + key_size if key_size > 0 else at + 4)
+        if key_size > 0:
+            return self._field(at + 4 + key_size)
+        at += 8
+        end = at + size
+        if at > self._end or end > self._end:
+            raise self._cut_short()
+        return data[at:end] if size >= 0 else None
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:

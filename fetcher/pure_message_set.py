@@ -12,13 +12,23 @@ memory than compression.limit_for() allows an entry. _records.pyx does the same,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
+from zlib import crc32
 
 from fetcher.compression import LZ4, decompress, limit_for
 from fetcher.errors import DecompressionLimitException, InvalidMessageException, UnsupportedCodecException
-from fetcher.message import MINIMUM_MESSAGE_SIZE, LegacyMessage, Message, Wrapper, impossible_size, wrapped
+from fetcher.message import (
+    LARGEST,
+    LOWEST,
+    MINIMUM_MESSAGE_SIZE,
+    LegacyMessage,
+    Message,
+    Wrapper,
+    impossible_size,
+    wrapped,
+)
 from fetcher.record_batch import MINIMUM_BATCH_SIZE, last_offset_of, read_batch
 
 ENTRY_OVERHEAD = 12  # offset and size, which the size does not count
@@ -26,6 +36,8 @@ DEEPEST_NESTING = 8
 
 _SMALLEST_ENTRY = ENTRY_OVERHEAD + MINIMUM_MESSAGE_SIZE
 _ENTRY = Struct(">qi4xBB")  # offset, size, magic, attributes (in format 2 a byte of the checksum)
+_CHECKED_ENTRY = Struct(">qiIBB")  # the same with its checksum, as formats 0 and 1 have it
+_SIZE_AND_MAGIC = Struct(">8xi4xB")
 _SIZE = Struct(">8xi")
 _CODEC_BITS = 0x07
 
@@ -65,7 +77,7 @@ class ByteBufferMessageSet:
         return self._summary.last_offset
 
     def __iter__(self) -> Iterator[Message]:
-        return _messages(self._data, 0, None, None)
+        return MessageReader(self._data)
 
     def __repr__(self) -> str:
         return f"ByteBufferMessageSet({len(self._data)} bytes)"
@@ -88,81 +100,196 @@ class _Summary(NamedTuple):
 class _Budget:
     """How much one entry may still become, all sets inside of sets together."""
 
-    __slots__ = ("depth", "left", "limit")
+    __slots__ = ("left", "limit")
 
     def __init__(self, size: int) -> None:
         self.left = self.limit = limit_for(size)
-        self.depth = 0
 
 
 def _summarize(data: bytes) -> _Summary:
     """Step from entry to entry."""
-    unpack = _ENTRY.unpack_from
-    first = last = None
-    position, end = 0, len(data)
-    while end - position >= _SMALLEST_ENTRY:
-        offset, size, magic, _ = unpack(data, position)
+    unpack = _SIZE_AND_MAGIC.unpack_from
+    position, end, last_entry = 0, len(data), -1
+    last_possible = end - _SMALLEST_ENTRY
+    while position <= last_possible:
+        size, magic = unpack(data, position)
         if size < MINIMUM_MESSAGE_SIZE or (magic == 2 and size < MINIMUM_BATCH_SIZE):
             raise impossible_size(size)
         after = position + ENTRY_OVERHEAD + size
         if after > end:
             break
-        if first is None:
-            first = offset
-        last = offset if magic != 2 else last_offset_of(data, position, offset)
-        position = after
+        if magic == 2:
+            last_offset_of(data, position)
+        last_entry, position = position, after
     _look_at_the_rest(data, position)
-    return _Summary(position, first, last)
+    if last_entry < 0:
+        return _Summary(position, None, None)
+    return _Summary(position, _ENTRY.unpack_from(data)[0], _last_offset_of_entry(data, last_entry))
 
 
-def _messages(data: bytes, base: int, wrapper: Wrapper | None, budget: _Budget | None) -> Iterator[Message]:
-    """The messages of a set. `base` is added to the stored offsets; `budget` is that of the entry this set was in."""
-    unpack = _ENTRY.unpack_from
-    position, end = 0, len(data)
-    while end - position >= _SMALLEST_ENTRY:
-        offset, size, magic, attributes = unpack(data, position)
+def _last_offset_of_entry(data: bytes, position: int) -> int:
+    offset, _, magic, _ = _ENTRY.unpack_from(data, position)
+    return int(offset) if magic != 2 else last_offset_of(data, position)
+
+
+class MessageReader:
+    """The messages of a set, one after the other, or some at once. An error ends it."""
+
+    __slots__ = ("_base", "_budget", "_data", "_depth", "_error", "_given_back", "_inside", "_position", "_wrapper")
+
+    def __init__(
+        self, data: bytes, base: int = 0, wrapper: Wrapper | None = None, budget: _Budget | None = None, depth: int = 0
+    ) -> None:
+        """`base` is added to the stored offsets; `wrapper`, `budget` and `depth` say what the set was in."""
+        self._data = data
+        self._base = base
+        self._wrapper = wrapper
+        self._budget = budget
+        self._depth = depth
+        self._position = 0
+        self._inside: Iterator[Message] | None = None  # the messages of the entry before the position
+        self._given_back: list[Message] = []  # the next one last
+        self._error: Exception | None = None  # comes after these
+
+    def __iter__(self) -> Iterator[Message]:
+        return self
+
+    def __next__(self) -> Message:
+        if self._given_back:
+            return self._given_back.pop()
+        try:
+            if self._error is not None:
+                raise self._error
+            while True:
+                if self._inside is not None:
+                    for message in self._inside:
+                        return message
+                    self._inside = None
+                found = self._next_entry()
+                if found is not None:
+                    return found
+        except BaseException:
+            self._position, self._inside, self._error = len(self._data), None, None
+            raise
+
+    def give_back(self, messages: Sequence[Message]) -> None:
+        """These are still to come."""
+        self._given_back.extend(reversed(messages))
+
+    def some(self, consumed_offset: int, most_bytes: int) -> list[Message]:
+        """Those that a stream would hand out next, found valid, until they are enough bytes.
+
+        None at all if what comes next needs a closer look, by next(): an error, an odd offset, an entry to be opened.
+        """
+        if self._given_back or self._error is not None:
+            return []
+        inside = self._inside
+        if inside is None:
+            return self._some_entries(consumed_offset, most_bytes)
+        if isinstance(inside, MessageReader):
+            return inside.some(consumed_offset, most_bytes)
+        return self._some_records(inside, consumed_offset, most_bytes)
+
+    def _some_entries(self, consumed_offset: int, most_bytes: int) -> list[Message]:
+        found: list[Message] = []
+        data, base, wrapper, position = self._data, self._base, self._wrapper, self._position
+        new, message_class, append, unpack = object.__new__, LegacyMessage, found.append, _CHECKED_ENTRY.unpack_from
+        end = len(data)
+        last_possible = end - _SMALLEST_ENTRY
+        lowest = max(0, consumed_offset)
+        while most_bytes > 0 and position <= last_possible:
+            offset, size, crc, magic, attributes = unpack(data, position)
+            start = position + ENTRY_OVERHEAD
+            after = start + size
+            if magic > 1 or attributes & _CODEC_BITS or after > end or size < MINIMUM_MESSAGE_SIZE:
+                break
+            offset += base
+            if offset >= lowest:
+                if crc32(data[start + 4 : after]) != crc or offset >= LARGEST:
+                    break
+                message = new(message_class)  # what its __init__ does, without the call
+                message.offset = offset
+                message._data = data
+                message._start = start
+                message._end = after
+                message._wrapper = wrapper
+                append(message)
+                lowest = offset + 1
+                most_bytes -= size
+            elif offset >= consumed_offset or offset < LOWEST:
+                break
+            position = after
+        self._position = position
+        return found
+
+    def _some_records(self, records: Iterator[Message], consumed_offset: int, most_bytes: int) -> list[Message]:
+        """Those of a batch, whose checksum was looked at."""
+        found: list[Message] = []
+        lowest = max(0, consumed_offset)
+        try:
+            for record in records:
+                offset = record.offset
+                if lowest <= offset < LARGEST:
+                    found.append(record)
+                    lowest = offset + 1
+                    most_bytes -= record._end - record._start
+                    if most_bytes <= 0:
+                        break
+                elif offset >= consumed_offset:
+                    self._given_back.append(record)
+                    break
+        except Exception as error:
+            self._error = error
+        return found
+
+    def _next_entry(self) -> Message | None:
+        """A message, or None: there are others inside of the entry. StopIteration at the end."""
+        data, position = self._data, self._position
+        end = len(data)
+        if end - position < _SMALLEST_ENTRY:
+            _look_at_the_rest(data, position)
+            raise StopIteration
+        offset, size, magic, attributes = _ENTRY.unpack_from(data, position)
         if size < MINIMUM_MESSAGE_SIZE:
             raise impossible_size(size)
         start = position + ENTRY_OVERHEAD
         after = start + size
         if after > end:
-            break
-        if magic < 2:
-            message = LegacyMessage(wrapped(base + offset) if base else offset, data, start, after, wrapper)
-            if not attributes & _CODEC_BITS:
-                yield message
-            else:
-                yield from _unwrap(message, budget)
-        elif magic == 2 and budget is None:
-            yield from read_batch(data, position, after)
-        else:
-            _refuse(LegacyMessage(wrapped(base + offset), data, start, after, wrapper))
-        position = after
-    _look_at_the_rest(data, position)
+            _look_at_the_rest(data, position)
+            raise StopIteration
+        self._position = after
+        if magic == 2 and self._budget is None:
+            self._inside = read_batch(data, position, after)
+            return None
+        message = LegacyMessage(wrapped(self._base + offset), data, start, after, self._wrapper)
+        if magic >= 2:
+            _refuse(message)
+        if not attributes & _CODEC_BITS:
+            return message
+        self._inside = self._unwrap(message)
+        return None
 
+    def _unwrap(self, message: LegacyMessage) -> Iterator[Message]:
+        """The messages inside a compressed one, whose own checksum is not looked at: each of theirs will be.
 
-def _unwrap(message: LegacyMessage, outer_budget: _Budget | None) -> Iterator[Message]:
-    """The messages inside a compressed one, whose own checksum is not looked at: each of theirs will be.
-
-    Unlike 0.8.2.2: a set inside that ends within a message is an error. Brokers cut what they send, not what is in it.
-    """
-    value = message.value
-    if value is None:
-        raise InvalidMessageException(f"Message at offset {message.offset} is compressed, but has no value")
-    budget = outer_budget or _Budget(len(value))
-    if budget.depth == DEEPEST_NESTING:
-        raise DecompressionLimitException(
-            f"Message at offset {message.offset} is compressed more than {DEEPEST_NESTING} times", limit=budget.limit
-        )
-    inside = _decompress(message.attributes & _CODEC_BITS, value, budget)
-    summary = _summarize(inside)
-    if summary.valid_bytes != len(inside):
-        raise InvalidMessageException(f"Message set compressed at offset {message.offset} ends within a message")
-    budget.depth += 1
-    try:
-        yield from _messages(inside, _base_of(message, summary.last_offset), _wrapper_of(message), budget)
-    finally:
-        budget.depth -= 1
+        Unlike 0.8.2.2: a set inside that ends within a message is an error. Brokers cut what they send, not what is in
+        it.
+        """
+        value = message.value
+        if value is None:
+            raise InvalidMessageException(f"Message at offset {message.offset} is compressed, but has no value")
+        budget = self._budget or _Budget(len(value))
+        if self._depth == DEEPEST_NESTING:
+            raise DecompressionLimitException(
+                f"Message at offset {message.offset} is compressed more than {DEEPEST_NESTING} times",
+                limit=budget.limit,
+            )
+        inside = _decompress(message.attributes & _CODEC_BITS, value, budget)
+        summary = _summarize(inside)
+        if summary.valid_bytes != len(inside):
+            raise InvalidMessageException(f"Message set compressed at offset {message.offset} ends within a message")
+        base = _base_of(message, summary.last_offset)
+        return MessageReader(inside, base, _wrapper_of(message), budget, self._depth + 1)
 
 
 def _decompress(codec: int, value: bytes, budget: _Budget) -> bytes:

@@ -22,7 +22,7 @@ MINIMUM_BATCH_SIZE = 49  # without first offset and size
 
 _HEADER = Struct(">qi5xIhiqq14xi")
 _CHECKED_FROM = 21  # the checksum is over all that follows it
-_LAST_OFFSET_DELTA = Struct(">23xi")
+_FIRST_OFFSET_AND_DELTA = Struct(">q15xi")
 _CODEC_BITS = 0x07
 _CONTROL_BIT = 0x20
 _LONGEST_VARINT_BITS = 70
@@ -103,12 +103,12 @@ class Record(Message):
         return InvalidMessageException(f"Message at offset {self.offset} is shorter than its key, value and headers")
 
 
-def last_offset_of(data: bytes, position: int, first_offset: int) -> int:
+def last_offset_of(data: bytes, position: int) -> int:
     """The offset of the batch's last record, also if that one was compacted away."""
-    delta = _LAST_OFFSET_DELTA.unpack_from(data, position)[0]
+    first_offset, delta = _FIRST_OFFSET_AND_DELTA.unpack_from(data, position)
     if delta < 0:
         raise InvalidMessageException(f"Message batch at offset {first_offset} ends {-delta} before it begins")
-    return wrapped(first_offset + int(delta))
+    return wrapped(int(first_offset) + int(delta))
 
 
 def read_batch(data: bytes, position: int, end: int) -> Iterator[Message]:

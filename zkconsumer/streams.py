@@ -209,6 +209,9 @@ class ConsumerIterator(RecordCursor[K, V]):
         """What __next__ does, in all cases."""
         while True:
             with self._lock:
+                record = self._read_ahead()
+                if record is not None:
+                    return record
                 message = self._ready_or_next_of_chunk()
                 if message is not None:
                     return self._hand_out(message)
@@ -332,6 +335,7 @@ class ConsumerIterator(RecordCursor[K, V]):
         try:
             if self._error_behind_batch is not None:
                 raise self._error_behind_batch
+            self.take_back()
             found = read(chunk.info, self._messages)
             if found.rows == 0 and found.error is not None:
                 raise found.error
@@ -361,8 +365,18 @@ class ConsumerIterator(RecordCursor[K, V]):
             self._fail_in(self._chunk, error)
             raise
 
+    def _read_ahead(self) -> MessageAndMetadata[K, V] | None:
+        if self._state is not _State.NOT_READY or self._chunk is None or self._error_behind_batch is not None:
+            return None
+        try:
+            return self.read_ahead()
+        except BaseException as error:
+            self._fail_in(self._chunk, error)
+            raise
+
     def _next_of_chunk(self, chunk: FetchedDataChunk) -> Message | None:
         info = chunk.info
+        self.take_back()
         if self._error_behind_batch is not None:
             raise self._error_behind_batch
         for message in self._messages:

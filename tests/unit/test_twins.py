@@ -29,6 +29,7 @@ TESTED_WITH_BOTH = [
     "test_partition.py",
     "test_streams.py",
     "test_batches.py",
+    "test_reading_ahead.py",
     "test_channel.py",
 ]
 
