@@ -21,6 +21,7 @@ from libc.string cimport memcpy, memset
 from os import strerror
 from types import GenericAlias
 
+from fetcher.columns import Columns
 from fetcher.compression import LZ4, decompress, limit_for
 from fetcher.errors import (
     DecompressionLimitException,
@@ -28,8 +29,7 @@ from fetcher.errors import (
     KafkaException,
     UnsupportedCodecException,
 )
-from fetcher.message import corrupt, impossible_size
-from fetcher.pure_cursor import Columns
+from fetcher.message import corrupt, impossible_size, invalid_offset
 
 cdef extern from "poll.h" nogil:
     struct pollfd:
@@ -977,10 +977,6 @@ def with_direct_next(cls):
 
 
 # --- a chunk at a time ---
-
-
-cdef object invalid_offset(int64_t offset):
-    return KafkaException(f"Offset returned by the message set is invalid {wrapping_sum(offset, 1)}")
 
 
 cdef int next_valid(MessageReader reader, int64_t consumed_offset) except -1:

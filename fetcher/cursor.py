@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fetcher.columns import Columns, columns_of
 from fetcher.implementation import IMPLEMENTATION
-from fetcher.pure_cursor import Columns, Decoder, columns_of, invalid_offset
+from fetcher.message import invalid_offset
 
 if TYPE_CHECKING or IMPLEMENTATION == "pure":
     from fetcher.pure_cursor import (
@@ -29,7 +30,6 @@ else:
 __all__ = [
     "Columns",
     "ConsumedOffset",
-    "Decoder",
     "MessageAndMetadata",
     "RecordCursor",
     "columns_of",

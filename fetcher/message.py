@@ -12,7 +12,7 @@ from struct import error as struct_error
 from typing import NamedTuple
 from zlib import crc32
 
-from fetcher.errors import InvalidMessageException
+from fetcher.errors import InvalidMessageException, KafkaException
 
 MINIMUM_MESSAGE_SIZE = 14
 LOWEST, LARGEST = -(2**63), 2**63 - 1  # of Java's numbers
@@ -184,6 +184,11 @@ def corrupt(stored: int, computed: int) -> InvalidMessageException:
         stored_crc=stored,
         computed_crc=computed,
     )
+
+
+def invalid_offset(offset: int) -> KafkaException:
+    """In 0.8's words. The next offset is the one it would store, which wraps as Java's numbers do."""
+    return KafkaException(f"Offset returned by the message set is invalid {wrapped(offset + 1)}")
 
 
 def impossible_size(size: int) -> InvalidMessageException:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from fetcher.implementation import IMPLEMENTATION
 from fetcher.message import Message
-from fetcher.pure_message_set import DEEPEST_NESTING
 
 if TYPE_CHECKING or IMPLEMENTATION == "pure":
-    from fetcher.pure_message_set import ByteBufferMessageSet
+    from fetcher.pure_message_set import DEEPEST_NESTING, ByteBufferMessageSet
 else:
     from fetcher import _records
-    from fetcher._records import ByteBufferMessageSet
+    from fetcher._records import DEEPEST_NESTING, ByteBufferMessageSet
 
     Message.register(_records.Message)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from fetcher.errors import KafkaException
-from fetcher.message import LARGEST, NO_TIMESTAMP_MS, Message, wrapped
+from fetcher.columns import Columns
+from fetcher.message import LARGEST, NO_TIMESTAMP_MS, Message, invalid_offset
 from fetcher.pure_message_set import MessageReader
 
 MOST_BYTES_AHEAD = 32 * 1024
@@ -260,25 +260,6 @@ def with_direct_next(cls: type[C]) -> type[C]:
     return cls
 
 
-class Columns(NamedTuple):
-    """Messages as Arrow wants them. A column of bytes is a pair of views (or a list of values) and null bits."""
-
-    rows: int
-    first_offset: int
-    last_offset: int
-    offsets: Any
-    timestamps: Any
-    timestamp_types: Any
-    keys: Any
-    values: Any
-    buffers: list[tuple[bytes, int]] | None  # what the views point into, each from a position on; None: no views
-
-
-def invalid_offset(offset: int) -> KafkaException:
-    """In 0.8's words. The next offset is the one it would store, which wraps as Java's numbers do."""
-    return KafkaException(f"Offset returned by the message set is invalid {wrapped(offset + 1)}")
-
-
 def read_batch(
     messages: Iterator[Message],
     topic: str,
@@ -334,13 +315,6 @@ def read_columns(
     types = [message.timestamp_type for message in found]
     first_offset, last_offset = (offsets[0], offsets[-1]) if offsets else (-1, -1)
     return Columns(len(offsets), first_offset, last_offset, offsets, timestamps, types, keys, values, None), error
-
-
-def columns_of(message: Message) -> Columns:
-    """A single one."""
-    timestamp_ms = message.timestamp_ms if message.timestamp_ms != NO_TIMESTAMP_MS else None
-    offset, key, value = message.offset, message.key, message.value
-    return Columns(1, offset, offset, [offset], [timestamp_ms], [message.timestamp_type], [key], [value], None)
 
 
 def _valid_messages(
