@@ -45,6 +45,7 @@ COMMANDS = {
     "groups": Entry("zkconsumer.commands.groups", "list, describe, delete groups in ZooKeeper and in Kafka"),
     "offsets": Entry("zkconsumer.commands.offsets", "get, set, rewind, copy, compare, migrate stored offsets"),
     "delete-records": Entry("zkconsumer.commands.delete_records", "delete records below given offsets"),
+    "snapshot": Entry("zkconsumer.commands.snapshot", "save what groups have in ZooKeeper, load it into a sandbox"),
     "sandbox": Entry("zkconsumer.commands.sandbox", "real ZooKeeper and Kafka in the foreground, until Ctrl-C"),
     "tree": Entry("zkconsumer.commands.tree", "print what is in ZooKeeper as a tree"),
     "plan": Entry("study.plan_command", "who gets which partitions under each strategy, and what moves"),
@@ -84,7 +85,9 @@ def _run(name: str, arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(arguments)
     try:
         return command.run(parsed)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        for note in getattr(error, "__notes__", []):
+            print(f"zkconsumer {name}: {note}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): end as any other tool would, without a second error at exit.

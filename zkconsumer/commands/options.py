@@ -45,10 +45,16 @@ def bootstrap_servers(arguments: argparse.Namespace) -> list[Broker] | None:
 
 def open_zookeeper(arguments: argparse.Namespace) -> ZooKeeper:
     """Yet to be started, by `with`. Needs to be told where."""
+    connect = needed_zookeeper_connect(arguments)
+    return ZooKeeper(connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS)
+
+
+def needed_zookeeper_connect(arguments: argparse.Namespace) -> str:
+    """Where ZooKeeper is; without it the command cannot do a thing."""
     connect = zookeeper_connect(arguments)
     if connect is None:
         raise IllegalArgumentException("where is ZooKeeper? Give --zookeeper HOST:PORT[/CHROOT], or --config FILE")
-    return ZooKeeper(connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS)
+    return connect
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, str]:
