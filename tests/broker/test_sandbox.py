@@ -134,7 +134,7 @@ def test_a_taken_port_is_told_in_one_line(tmp_path: Path, zookeeper_server: obje
 
 
 def test_a_sandbox_with_a_snapshot_has_its_topics_groups_and_members(tmp_path: Path) -> None:
-    """Kept alive while it runs: each member's nodes by one session. A file that is none ends it before servers start."""
+    """Kept alive while it runs, a member's nodes by one session. A file that is none ends it before servers start."""
     nodes = {
         "/brokers/topics/orders": b'{"version":1,"partitions":{"0":[11,12],"1":[12,11]}}',
         "/consumers/g/ids/g_c1": b'{"version":1,"subscription":{"orders":1},"pattern":"static","timestamp":"1"}',
