@@ -32,6 +32,10 @@ class NoBroker(KafkaException):
     """None of the brokers named answers."""
 
 
+class HungUp(KafkaException):
+    """A broker closed the connection instead of answering: it went away, or does not know the request."""
+
+
 class BrokerConnections:
     """Opens when first asked; `with` closes them all."""
 
@@ -127,7 +131,7 @@ class BrokerConnections:
         except BaseException as error:
             channel.disconnect()
             if isinstance(error, ClosedChannelException | ConnectionResetError):
-                raise KafkaException(
+                raise HungUp(
                     f"broker {broker.address} hung up at a {api} request: it went away, or is too old to know it"
                 ) from error
             if isinstance(error, OSError):
@@ -155,4 +159,4 @@ def _by_broker(leaders: Mapping[TopicAndPartition, Broker]) -> dict[Broker, list
     return found
 
 
-__all__ = ["BrokerConnections", "BrokerException", "NoBroker", "parse_bootstrap"]
+__all__ = ["NOT_YET", "BrokerConnections", "BrokerException", "HungUp", "NoBroker", "parse_bootstrap"]

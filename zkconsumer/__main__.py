@@ -45,6 +45,8 @@ COMMANDS = {
     "groups": Entry("zkconsumer.commands.groups", "list, describe, delete groups in ZooKeeper and in Kafka"),
     "offsets": Entry("zkconsumer.commands.offsets", "get, set, rewind, copy, compare, migrate stored offsets"),
     "delete-records": Entry("zkconsumer.commands.delete_records", "delete records below given offsets"),
+    "snapshot": Entry("zkconsumer.commands.snapshot", "save what groups have in ZooKeeper, load it into a sandbox"),
+    "completion": Entry("zkconsumer.commands.completion", "what lets bash, zsh or fish complete all of this"),
     "sandbox": Entry("zkconsumer.commands.sandbox", "real ZooKeeper and Kafka in the foreground, until Ctrl-C"),
     "tree": Entry("zkconsumer.commands.tree", "print what is in ZooKeeper as a tree"),
     "plan": Entry("study.plan_command", "who gets which partitions under each strategy, and what moves"),
@@ -72,8 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _run(name, rest)
 
 
-def _run(name: str, arguments: Sequence[str]) -> int:
-    command = cast(Command, importlib.import_module(COMMANDS[name].module))
+def parser_for(name: str) -> argparse.ArgumentParser:
+    """Of one command, with its options. Also of use to shell completion."""
+    command = _command(name)
     parser = argparse.ArgumentParser(
         prog=f"zkconsumer {name}",
         description=(command.__doc__ or "").partition("\n\n")[0],
@@ -81,10 +84,26 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
-    parsed = parser.parse_args(arguments)
+    for action in parser._actions:  # argparse has no public way to look
+        if isinstance(action, argparse._SubParsersAction):
+            for word, below in action.choices.items():
+                lines = [line for line in command.EXAMPLES.splitlines() if f"zkconsumer {name} {word}" in line]
+                below.epilog = "\n".join(["examples:", *lines])
+                below.formatter_class = argparse.RawDescriptionHelpFormatter
+    return parser
+
+
+def _command(name: str) -> Command:
+    return cast(Command, importlib.import_module(COMMANDS[name].module))
+
+
+def _run(name: str, arguments: Sequence[str]) -> int:
+    parsed = parser_for(name).parse_args(arguments)
     try:
-        return command.run(parsed)
-    except KeyboardInterrupt:
+        return _command(name).run(parsed)
+    except KeyboardInterrupt as error:
+        for note in getattr(error, "__notes__", []):
+            print(f"zkconsumer {name}: {note}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): end as any other tool would, without a second error at exit.

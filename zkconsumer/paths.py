@@ -12,6 +12,7 @@ CONSUMERS = "/consumers"
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
 TOPIC_DELETIONS = "/admin/delete_topics"
+TOPIC_CONFIGS = "/config/topics"
 
 
 def broker(broker_id: int | str) -> str:
@@ -32,6 +33,11 @@ def topic_deletion(name: str) -> str:
 def topic_partition_state(name: str, partition: int) -> str:
     """Whose data names the partition's leader; only tools read it."""
     return f"{BROKER_TOPICS}/{name}/partitions/{partition}/state"
+
+
+def topic_config(name: str) -> str:
+    """Settings of the topic that differ from the brokers'."""
+    return f"{TOPIC_CONFIGS}/{name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ class Znode(NamedTuple):
     data: bytes
     version: int
     ephemeral_owner: int  # a session id, 0 if the node is persistent
+    children: int = 0  # how many
 
 
 class CreateOutcome(NamedTuple):
@@ -225,6 +226,11 @@ class ZooKeeper:
     def create_persistent(self, path: str, data: bytes | None = None, *, protected: bool = False) -> bool:
         """Whether it was created; False if it was there. Its parent must be there."""
         return self._create(path, data, self._acl(protected), ephemeral=False)
+
+    def create_tree(self, items: Mapping[str, bytes | None]) -> list[str]:
+        """Create persistent nodes, parents before their children, all in one go; those that were there already."""
+        answers = self._create_many(items, OPEN_ACL_UNSAFE, ephemeral=False)
+        return [path for path, answer in answers.items() if not _is_done(path, answer, unless=NodeExistsError)]
 
     def create_ephemeral_expect_conflict(self, path: str, data: bytes, *, protected: bool = False) -> None:
         """Create it and its parents; ZkNodeExistsException if it is somebody else's."""
@@ -498,7 +504,7 @@ def _is_done(path: str, answer: Any, *, unless: type[KazooException] | tuple[()]
 
 
 def _znode(data: bytes | None, stat: Any) -> Znode:
-    return Znode(data or b"", stat.version, stat.ephemeralOwner)
+    return Znode(data or b"", stat.version, stat.ephemeralOwner, stat.numChildren)
 
 
 def _text(data: bytes | None) -> str:

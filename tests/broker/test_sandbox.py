@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.broker.command_process import CommandProcess, command
+from tests.broker.command_process import CommandProcess, command, run_command
+from zkconsumer.snapshots.files import Node, Snapshot, write_snapshot
 from zkconsumer.testing.ports import ReservedPort
 from zkconsumer.testing.programs import KAFKA_VERSIONS
 from zkconsumer.testing.waiting import eventually
@@ -129,3 +131,41 @@ def test_a_taken_port_is_told_in_one_line(tmp_path: Path, zookeeper_server: obje
     assert ended.exit_code == 1
     assert f"port {port} on 127.0.0.1 is in use" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_sandbox_with_a_snapshot_has_its_topics_groups_and_members(tmp_path: Path) -> None:
+    """Kept alive while it runs, a member's nodes by one session. A file that is none ends it before servers start."""
+    nodes = {
+        "/brokers/topics/orders": b'{"version":1,"partitions":{"0":[11,12],"1":[12,11]}}',
+        "/consumers/g/ids/g_c1": b'{"version":1,"subscription":{"orders":1},"pattern":"static","timestamp":"1"}',
+        "/consumers/g/owners/orders/0": b"g_c1-0",
+        "/consumers/g/owners/orders/1": b"g_c1-0",
+        "/consumers/g/offsets/orders/0": b"1234",
+    }
+    held = {path: Node(path, data, session=7 if "/ids/" in path or "/owners/" in path else 0)
+            for path, data in nodes.items()}  # fmt: skip
+    file = tmp_path / "production.gz"
+    write_snapshot(file, Snapshot("production:2181", "", "", held), compressed=True)
+
+    with sandbox(tmp_path / "sandbox", "--snapshot", str(file)) as running:
+        client = KazooClient(running.setting("zookeeper.connect"))
+        client.start()
+        try:
+            data = {path: client.get(path)[0] for path in nodes}
+            sessions = {client.exists(path).ephemeralOwner for path in nodes if held[path].session}
+            state = json.loads(client.get("/brokers/topics/orders/partitions/1/state")[0])
+        finally:
+            client.stop()
+            client.close()
+        ended = running.process.end(signal.SIGINT)
+    file.write_text("{}")
+    refused = run_command(tmp_path / "refused", "sandbox", "--snapshot", str(file))
+
+    of_group = [path for path in nodes if path.startswith("/consumers")]
+    assert {path: data[path] for path in of_group} == {path: nodes[path] for path in of_group}
+    assert json.loads(data["/brokers/topics/orders"])["partitions"] == {"0": [0], "1": [0]}
+    assert (len(sessions), 0 in sessions, state["leader"]) == (1, False, 0)
+    assert "members   1 registrations and 2 owners, kept alive while this runs" in running.text
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert (refused.exit_code, refused.stdout) == (1, b"")
+    assert refused.stderr == f"zkconsumer sandbox: {file}, line 1: this is no snapshot of zkconsumer\n"

@@ -62,6 +62,22 @@ def kafka_1_1(zookeeper_server: ZooKeeperServer, _kafka_clusters: Callable[[str,
 
 
 @pytest.fixture(scope="session")
+def kafka_3_9(zookeeper_server: ZooKeeperServer, _kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    return _kafka_clusters("3.9.1", 1)
+
+
+@pytest.fixture(scope="session")
+def kafka_of(_kafka_clusters: Callable[[str, int], KafkaCluster]) -> Callable[[str], KafkaCluster]:
+    """The run's broker of a release."""
+    return lambda version: _kafka_clusters(version, 1)
+
+
+@pytest.fixture(scope="session")
+def client_3_9(kafka_3_9: KafkaCluster) -> Iterator[KazooClient]:
+    yield from _client(kafka_3_9)
+
+
+@pytest.fixture(scope="session")
 def client_0_8(kafka_0_8: KafkaCluster) -> Iterator[KazooClient]:
     yield from _client(kafka_0_8)
 

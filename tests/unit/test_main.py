@@ -11,6 +11,7 @@ import pytest
 
 import zkconsumer
 from zkconsumer.__main__ import COMMANDS, main
+from zkconsumer.commands.completion import all_levels
 
 NO_SERVER = "127.0.0.1:1"
 CONSUMING = ["console-consumer", "consumer-perf", "verifiable-consumer"]
@@ -64,6 +65,15 @@ def test_the_help_of_each_command_has_examples_of_it(capsys: pytest.CaptureFixtu
     assert end.value.code == 0
     assert text.startswith(f"usage: zkconsumer {name} ")
     assert f"  zkconsumer {name}" in text.partition("examples:\n")[2]
+
+
+@pytest.mark.parametrize("path", [path for path, _ in all_levels() if path.count("/") == 2])
+def test_the_help_of_each_action_has_examples_of_it(capsys: pytest.CaptureFixture[str], path: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([*path.split("/")[1:], "--help"])
+
+    assert end.value.code == 0
+    assert f"  zkconsumer{path.replace('/', ' ')}" in capsys.readouterr().out.partition("examples:\n")[2]
 
 
 @pytest.mark.parametrize("name", CONSUMING)

@@ -10,6 +10,7 @@ import logging
 import os
 import queue
 import select
+import shutil
 import signal
 import stat
 import sys
@@ -116,6 +117,11 @@ def delete_subtree(zookeeper: ZooKeeper, path: str) -> None:
 
 
 # --- standard output ---
+
+
+def terminal_width() -> int | None:
+    """None if standard output is no terminal: nothing is cut there."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 class Output:

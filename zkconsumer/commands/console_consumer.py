@@ -39,6 +39,7 @@ from zkconsumer.commands.formatters import (
     new_formatter,
     parse_properties_given,
 )
+from zkconsumer.commands.options import add_config_option, fill_in_servers
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException, KafkaException
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
     which = parser.add_argument_group("what to read (--zookeeper and exactly one of the others are required)")
     which.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]")
+    add_config_option(which)
     which.add_argument("--topic", metavar="TOPIC", help="a topic, or a regular expression for several")
     which.add_argument("--whitelist", metavar="REGEX", help="all topics whose name matches, also future ones")
     which.add_argument("--blacklist", metavar="REGEX", help="all topics but those whose name matches")
@@ -131,6 +133,7 @@ def _usage_problem(arguments: argparse.Namespace) -> str | None:
     choices = (arguments.topic, arguments.whitelist, arguments.blacklist)
     if nothing_given(arguments):
         return DESCRIPTION
+    fill_in_servers(arguments, zookeeper="zookeeper")
     if arguments.zookeeper is not None and sum(choice is not None for choice in choices) != 1:
         return "Exactly one of whitelist/blacklist/topic is required."
     return check_required(arguments, "zookeeper")

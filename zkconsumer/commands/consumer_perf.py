@@ -29,6 +29,7 @@ from zkconsumer.commands.common import (
     remove_group,
 )
 from zkconsumer.commands.java_dates import JavaDateFormat
+from zkconsumer.commands.options import add_config_option, fill_in_servers
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException, KafkaException
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
     what = parser.add_argument_group("what to read (--zookeeper and --topic are required)")
     what.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]")
+    add_config_option(what)
     what.add_argument("--topic", metavar="TOPIC")
     what.add_argument(
         "--group",
@@ -90,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0 measured, 1 failed or standard output closed, 128 + signal when ended by one."""
+    fill_in_servers(arguments, zookeeper="zookeeper")
     problem = check_required(arguments, "topic", "zookeeper")
     if problem is None and min(arguments.threads, arguments.reporting_interval) < 1:
         problem = "--threads and --reporting-interval take numbers of at least 1"

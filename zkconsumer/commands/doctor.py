@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 
 from rich.console import Console
 from rich.text import Text
 
 from fetcher.admin import BrokerConnections
-from fetcher.errors import KafkaException
+from fetcher.errors import KafkaException, class_name_for
 from fetcher.structs import TopicAndPartition
 from zkconsumer import paths
 from zkconsumer.commands.common import read_properties
 from zkconsumer.commands.options import add_server_options, open_zookeeper
 from zkconsumer.config import ConsumerConfig
+from zkconsumer.emulation import OFFSETS_TOPIC
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.groups.cluster import EARLIEST, LATEST, ZooKeeperCluster, log_ends
 from zkconsumer.groups.diagnosis import ERROR, Facts, Finding, RebalanceSettings, diagnose, subscribed_topics
-from zkconsumer.groups.kafka_group import KafkaGroups
+from zkconsumer.groups.kafka_group import UNKNOWN_TOPIC_OR_PARTITION, KafkaGroups
 from zkconsumer.groups.zookeeper_group import ZooKeeperGroup, list_groups, read_groups
 from zkconsumer.zookeeper import ZooKeeper
 
@@ -32,6 +34,7 @@ EXAMPLES = """\
   zkconsumer doctor --zookeeper 127.0.0.1:2181 --json | jq -r '.[].path'"""
 
 SICK = 3
+_TOLD = (0, UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +92,8 @@ def _facts(
     concerned = subscribed_topics(group, topics) | {*group.owner_topics, *group.offset_topics}
     partitions_of = cluster.partitions_of(concerned)
     stored = [where for where in group.offsets if where.partition in partitions_of[where.topic]]
-    members, offsets = _in_kafka(connections, cluster, group.name, stored)
+    brokers = cluster.brokers()
+    members, offsets, unknown = _in_kafka(KafkaGroups(connections, brokers), group.name, stored, topics)
     return Facts(
         group=group,
         topics=topics,
@@ -100,23 +104,25 @@ def _facts(
         settings=settings,
         kafka_members=members,
         kafka_offsets=offsets,
+        brokers=len(brokers),
+        kafka_unknown=unknown,
     )
 
 
 def _in_kafka(
-    connections: BrokerConnections, cluster: ZooKeeperCluster, name: str, partitions: list[TopicAndPartition]
-) -> tuple[list[str], dict[TopicAndPartition, int]]:
-    """Nothing if brokers are too old to have groups, or away: ZooKeeper alone can be looked at too."""
-    groups = KafkaGroups(connections, cluster.brokers())
+    groups: KafkaGroups, name: str, partitions: Sequence[TopicAndPartition], topics: Collection[str]
+) -> tuple[list[str], dict[TopicAndPartition, int], str]:
+    """Members, offsets, and why they are not known, if they are not."""
+    if OFFSETS_TOPIC not in topics:
+        return [], {}, ""  # and asking would make it
     try:
-        members = [member.consumer_id for member in groups.describe(name).members]
-    except KafkaException:
-        members = []
-    try:
+        members = [member.consumer_id for member in groups.describe(name).members] if groups.has_members(name) else []
         stored = groups.stored(name, partitions)
-    except KafkaException:
-        stored = {}
-    return members, {where: one.offset for where, one in stored.items() if one.offset >= 0 and not one.error_code}
+    except KafkaException as error:
+        return [], {}, str(error)
+    refused = next((one.error_code for one in stored.values() if one.error_code not in _TOLD), 0)
+    found = {where: one.offset for where, one in stored.items() if one.offset >= 0 and not one.error_code}
+    return members, found, class_name_for(refused) if refused else ""
 
 
 def _print(findings: dict[str, list[Finding]]) -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from zkconsumer.commands.common import FAILED, TOOL_TIMEOUT_MS, check_required, fail_with_usage, remember_usage
+from zkconsumer.commands.options import add_config_option, fill_in_servers
 from zkconsumer.groups.zookeeper_group import list_groups, read_groups
 from zkconsumer.paths import GroupPaths, GroupTopicPaths
 from zkconsumer.zookeeper import ZooKeeper
@@ -20,10 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--zkconnect", "--zookeeper", metavar="HOST:PORT[/CHROOT]", dest="zkconnect", help="required")
     parser.add_argument("--output-file", metavar="FILE", help="required")
     parser.add_argument("--group", action="append", help="repeatable (default: all groups)")
+    add_config_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """1 if a group has no offsets in ZooKeeper; what came before it is in the file, as with the original."""
+    fill_in_servers(arguments, zookeeper="zkconnect")
     missing = check_required(arguments, "zkconnect", "output-file")
     if missing:
         return fail_with_usage(arguments, missing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from fetcher.errors import exception_for
 from fetcher.structs import Broker
 from fetcher.wire.list_offsets import CONSUMER
 from zkconsumer.commands.common import FAILED, check_required, fail_with_usage, remember_usage
+from zkconsumer.commands.options import add_config_option, fill_in_servers
 from zkconsumer.errors import IllegalArgumentException
 
 EXAMPLES = """\
@@ -31,9 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partitions", metavar="N,…", help="default: all")
     parser.add_argument("--offsets", metavar="N", type=int, default=1, help="how many of each (default: 1)")
     parser.add_argument("--max-wait-ms", metavar="MS", type=int, default=1000, help="accepted; brokers do not wait")
+    parser.add_argument("--json", action="store_true", help="as a JSON array")
+    add_config_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    fill_in_servers(arguments, brokers="broker_list")
     missing = check_required(arguments, "broker-list", "topic", "time")
     if missing:
         return fail_with_usage(arguments, missing)
@@ -52,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
                   "kafka-list-topic.sh to verify", file=sys.stderr)  # fmt: skip
             return FAILED
         leaders = {where.partition: broker for where, broker in known.leaders.items() if where.topic == topic}
+        rows = []
         for partition in wanted if wanted is not None else partitions:
             if partition not in partitions:
                 print(f"Error: partition {partition} does not exist", file=sys.stderr)
@@ -59,7 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"Error: partition {partition} does not have a leader. Skip getting offsets", file=sys.stderr)
             else:
                 offsets = _offsets(connections, leaders[partition], arguments, partition)
-                print(f"{topic}:{partition}:{','.join(map(str, offsets))}")
+                rows.append({"topic": topic, "partition": partition, "offsets": list(offsets)})
+                if not arguments.json:
+                    print(f"{topic}:{partition}:{','.join(map(str, offsets))}")
+        if arguments.json:
+            print(json.dumps(rows, indent=2))
     return 0
 
 

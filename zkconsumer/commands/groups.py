@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from fetcher.admin import BrokerConnections
 from fetcher.errors import KafkaException
 from fetcher.structs import TopicAndPartition
 from zkconsumer import paths
-from zkconsumer.commands.common import FAILED, delete_subtree
+from zkconsumer.commands.common import FAILED, delete_subtree, terminal_width
 from zkconsumer.commands.options import add_server_options, bootstrap_servers, open_zookeeper, zookeeper_connect
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.groups.cluster import BrokerCluster, ZooKeeperCluster, all_partitions, log_ends
@@ -132,44 +132,47 @@ def _list(worlds: Worlds, arguments: argparse.Namespace) -> int:
 def _watch(worlds: Worlds, arguments: argparse.Namespace) -> int:
     console, never = Console(), threading.Event()
     while True:
-        if console.is_terminal:
-            console.clear()
-        code = _describe(worlds, arguments)
+        code = _describe(worlds, arguments, before=console.clear if console.is_terminal else lambda: None)
         sys.stdout.flush()
         if code:
             return code
         never.wait(arguments.watch)
 
 
-def _describe(worlds: Worlds, arguments: argparse.Namespace) -> int:
+def _describe(worlds: Worlds, arguments: argparse.Namespace, before: Callable[[], None] = lambda: None) -> int:
+    """before: called when all is known and nothing is printed."""
     name: str = arguments.group
     found: list[dict[str, Any]] = []
     lines: list[str] = []
+    notes: list[str] = []
     if worlds.zookeeper is not None and (old := read_group(worlds.zookeeper, name)).exists:
-        print(f"Group '{name}' in ZooKeeper{'' if old.is_live else ' has no active members'}.", file=sys.stderr)
+        notes.append(f"Group '{name}' in ZooKeeper{'' if old.is_live else ' has no active members'}.")
         found.append(_old_as_json(worlds, old, arguments))
         lines += ["", *_old_lines(worlds, old, arguments)]
     if worlds.kafka is not None:
         new = worlds.kafka.describe(name)
         offsets = _kafka_offsets(worlds.kafka, name)
         if new.state != DEAD or offsets:
-            _tell_state(new)
+            notes += _told_state(new)
             found.append(_new_as_json(worlds, new, offsets, arguments))
             lines += ["", *_new_lines(worlds, new, offsets, arguments)]
+    before()
     if not found:
         print(f"Error: Consumer group '{name}' does not exist.")
         return FAILED
     if len(found) > 1:
-        print(f"Group '{name}' is in both worlds.", file=sys.stderr)
+        notes.append(f"Group '{name}' is in both worlds.")
+    for note in notes:
+        print(note, file=sys.stderr)
     print(json.dumps(found, indent=2) if arguments.json else "\n".join(lines))
     return 0
 
 
-def _tell_state(group: KafkaGroup) -> None:
+def _told_state(group: KafkaGroup) -> Iterator[str]:
     if group.state == EMPTY:
-        print(f"Consumer group '{group.name}' has no active members.", file=sys.stderr)
+        yield f"Consumer group '{group.name}' has no active members."
     elif group.state in ("PreparingRebalance", "CompletingRebalance", "AwaitingSync"):
-        print(f"Warning: Consumer group '{group.name}' is rebalancing.", file=sys.stderr)
+        yield f"Warning: Consumer group '{group.name}' is rebalancing."
 
 
 def _old_rows(worlds: Worlds, group: ZooKeeperGroup) -> list[OffsetRow]:
@@ -215,10 +218,10 @@ def _old_state(group: ZooKeeperGroup) -> str:
 
 def _old_lines(worlds: Worlds, group: ZooKeeperGroup, arguments: argparse.Namespace) -> list[str]:
     if arguments.view == "members":
-        return format_members(_old_members(group), verbose=arguments.verbose)
+        return format_members(_old_members(group), verbose=arguments.verbose, width=terminal_width())
     if arguments.view == "state":
-        return format_state("ZooKeeper", "-", _old_state(group), len(group.members))
-    return format_offsets(_old_rows(worlds, group), with_hosts=False)
+        return format_state("ZooKeeper", "-", _old_state(group), len(group.members), width=terminal_width())
+    return format_offsets(_old_rows(worlds, group), with_hosts=False, width=terminal_width())
 
 
 def _old_as_json(worlds: Worlds, group: ZooKeeperGroup, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -240,11 +243,11 @@ def _new_lines(
     worlds: Worlds, group: KafkaGroup, offsets: dict[TopicAndPartition, int], arguments: argparse.Namespace
 ) -> list[str]:
     if arguments.view == "members":
-        return format_members(group.members, verbose=arguments.verbose)
+        return format_members(group.members, verbose=arguments.verbose, width=terminal_width())
     if arguments.view == "state":
         where = f"{group.coordinator.address} ({group.coordinator.id})"
-        return format_state(where, group.strategy, group.state, len(group.members))
-    return format_offsets(_new_rows(worlds, group, offsets), with_hosts=True)
+        return format_state(where, group.strategy, group.state, len(group.members), width=terminal_width())
+    return format_offsets(_new_rows(worlds, group, offsets), with_hosts=True, width=terminal_width())
 
 
 def _new_as_json(

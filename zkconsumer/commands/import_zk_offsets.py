@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from zkconsumer.commands.common import TOOL_TIMEOUT_MS, check_required, fail_with_usage, remember_usage
+from zkconsumer.commands.options import add_config_option, fill_in_servers
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.zookeeper import ZooKeeper
 
@@ -20,8 +21,9 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
     parser.add_argument(
-        "--zkconnect", "--zookeeper", metavar="HOST:PORT[/CHROOT]", dest="zkconnect", default="localhost:2181"
+        "--zkconnect", "--zookeeper", metavar="HOST:PORT[/CHROOT]", dest="zkconnect", help="default: localhost:2181"
     )
+    add_config_option(parser)
     parser.add_argument("--input-file", metavar="FILE", help="required")
 
 
@@ -29,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     missing = check_required(arguments, "input-file")
     if missing:
         return fail_with_usage(arguments, missing)
+    fill_in_servers(arguments, zookeeper="zkconnect", default="localhost:2181")
     offsets = read_offsets(arguments.input_file)
     with ZooKeeper(
         arguments.zkconnect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS

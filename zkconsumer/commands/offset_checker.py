@@ -6,13 +6,24 @@ Options, output and exit codes are the original's, byte for byte. Unlike it, all
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections.abc import Mapping, Sequence
+from typing import TextIO
 
 from fetcher.admin import BrokerConnections
 from fetcher.errors import KafkaException, class_name_for
 from fetcher.structs import Broker, TopicAndPartition
 from fetcher.wire.group_offsets import StoredOffset
-from zkconsumer.commands.common import TOOL_TIMEOUT_MS, check_required, fail_with_usage, log_to_stderr, remember_usage
+from zkconsumer.commands.common import (
+    FAILED,
+    TOOL_TIMEOUT_MS,
+    check_required,
+    fail_with_usage,
+    log_to_stderr,
+    remember_usage,
+)
+from zkconsumer.commands.options import add_config_option, fill_in_servers
 from zkconsumer.errors import UnreadableZnode
 from zkconsumer.groups.cluster import LATEST, ZooKeeperCluster, all_partitions
 from zkconsumer.groups.kafka_group import KafkaGroups
@@ -41,10 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker-info", action="store_true", help="also print the brokers asked")
     parser.add_argument("--socket.timeout.ms", metavar="MS", type=int, default=6000, dest="socket_timeout_ms")
     parser.add_argument("--retry.backoff.ms", metavar="MS", type=int, default=3000, help="accepted; not needed")
+    parser.add_argument("--json", action="store_true", help="rows as a JSON array")
+    add_config_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0, also when the group does not exist: as in 0.8.2.2."""
+    """0, also when the group does not exist: as in 0.8.2.2. With --json, which it did not have, 1 then."""
+    fill_in_servers(arguments, zookeeper="zookeeper")
     missing = check_required(arguments, "group", "zookeeper")
     if missing:
         return fail_with_usage(arguments, missing)
@@ -58,7 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             _check(zookeeper, connections, arguments)
         except Exiting as end:
-            print(f"Exiting due to: {end}.")
+            # To whoever reads JSON that is no result.
+            print(f"Exiting due to: {end}.", file=sys.stderr if arguments.json else sys.stdout)
+            return FAILED if arguments.json else 0
     return 0
 
 
@@ -74,13 +90,17 @@ def _check(zookeeper: ZooKeeper, connections: BrokerConnections, arguments: argp
     partitions = all_partitions(partitions_of)
     brokers = cluster.brokers()
     stored = KafkaGroups(connections, brokers).stored(group.name, partitions)
-    offsets = _offsets(group, stored)
+    offsets = _offsets(group, stored, sys.stderr if arguments.json else sys.stdout)
     leader_ids = cluster.leader_ids(partitions)
     by_id = {broker.id: broker for broker in brokers}
     leaders = {where: by_id[one] for where, one in leader_ids.items() if one is not None and one in by_id}
     ends = connections.log_offsets(leaders, LATEST)
-    print(ROW.format("Group", "Topic", "Pid", "Offset", "logSize", "Lag", "Owner"))
     owners = group.owner_texts()
+    if arguments.json:
+        rows = [_as_json(where, offsets.get(where), ends.get(where), owners.get(where)) for where in partitions]
+        print(json.dumps(rows, indent=2))
+        return
+    print(ROW.format("Group", "Topic", "Pid", "Offset", "logSize", "Lag", "Owner"))
     for topic in sorted(topics):
         for partition in partitions_of[topic]:
             where = TopicAndPartition(topic, partition)
@@ -94,7 +114,19 @@ def _check(zookeeper: ZooKeeper, connections: BrokerConnections, arguments: argp
         _print_brokers(list(leaders.values()))
 
 
-def _offsets(group: ZooKeeperGroup, stored: Mapping[TopicAndPartition, StoredOffset]) -> dict[TopicAndPartition, int]:
+def _as_json(
+    where: TopicAndPartition, offset: int | None, end: int | KafkaException | None, owner: str | None
+) -> dict[str, object]:
+    """null for what is not known."""
+    known, size = offset if offset != -1 else None, end if isinstance(end, int) else None
+    lag = None if known is None or size is None else size - known
+    row = {"topic": where.topic, "partition": where.partition, "offset": known}
+    return {**row, "log_size": size, "lag": lag, "owner": owner}
+
+
+def _offsets(
+    group: ZooKeeperGroup, stored: Mapping[TopicAndPartition, StoredOffset], output: TextIO
+) -> dict[TopicAndPartition, int]:
     """Kafka's, or ZooKeeper's where Kafka has none."""
     offsets = {}
     for where, answer in stored.items():
@@ -103,7 +135,8 @@ def _offsets(group: ZooKeeperGroup, stored: Mapping[TopicAndPartition, StoredOff
         elif answer.error_code == 0:
             offsets[where] = answer.offset
         else:
-            print(f"Could not fetch offset for {where} due to {class_name_for(answer.error_code)}.")
+            print(f"Could not fetch offset for {where} due to {class_name_for(answer.error_code)}.",
+                  file=output)  # fmt: skip
     return offsets
 
 

@@ -20,20 +20,26 @@ from pathlib import Path
 from fetcher.admin import BrokerConnections
 from fetcher.errors import KafkaException
 from fetcher.structs import TopicAndPartition
-from zkconsumer.commands.common import FAILED
+from zkconsumer.commands.common import FAILED, terminal_width
 from zkconsumer.commands.options import add_server_options, bootstrap_servers, open_zookeeper, zookeeper_connect
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.groups.cluster import EARLIEST, LATEST, BrokerCluster, Cluster, ZooKeeperCluster, log_ends
 from zkconsumer.groups.kafka_group import KafkaGroups
 from zkconsumer.groups.moving import Journal, Plan, carry_out, plan_for, refusals, resume, roll_back
 from zkconsumer.groups.stores import KafkaStore, Positions, Store, ZooKeeperStore
+from zkconsumer.groups.tables import fitted
 
 EXAMPLES = """\
   zkconsumer offsets get --zookeeper 127.0.0.1:2181 --group group1
   zkconsumer offsets set --zookeeper 127.0.0.1:2181 --group group1 orders:0=120 orders:1=80 --execute
   zkconsumer offsets rewind --zookeeper 127.0.0.1:2181 --group group1 --by 1000 --execute
+  zkconsumer offsets rewind --zookeeper 127.0.0.1:2181 --group group1 --topic orders --to-earliest
+  zkconsumer offsets copy --bootstrap-server 127.0.0.1:9092 --group group1 --to-group group2 --execute
+  zkconsumer offsets rename --zookeeper 127.0.0.1:2181 --group group1 --to-group group2 --execute
+  zkconsumer offsets diff --zookeeper 127.0.0.1:2181 --group group1
   zkconsumer offsets migrate --zookeeper 127.0.0.1:2181 --group group1 --from zookeeper --to kafka --execute
-  zkconsumer offsets resume --zookeeper 127.0.0.1:2181 --group group1 --store kafka"""
+  zkconsumer offsets resume --zookeeper 127.0.0.1:2181 --group group1 --store kafka
+  zkconsumer offsets roll-back --zookeeper 127.0.0.1:2181 --group group1 --store kafka"""
 
 DIFFERENT = 3
 STORES = ("zookeeper", "kafka")
@@ -229,8 +235,18 @@ def _change(servers: Servers, arguments: argparse.Namespace, store: Store, group
 
 
 def _refuse_if_live(servers: Servers, arguments: argparse.Namespace, group: str) -> None:
-    live = [store.name for store in servers.stores.values() if store.is_live(group)]
-    if live and not arguments.even_if_live:
+    if arguments.even_if_live:
+        return
+    live = []
+    for store in servers.stores.values():
+        try:
+            live += [store.name] if store.is_live(group) else []
+        except KafkaException as error:
+            raise IllegalArgumentException(
+                f"whether group {group} has members in {store.name} is not known: {error}; --even-if-live"
+                " if you know that none runs"
+            ) from None
+    if live:
         raise IllegalArgumentException(
             f"group {group} has members ({', '.join(live)}), who would overwrite it: stop them, or --even-if-live"
         )
@@ -287,9 +303,7 @@ def _print_plan(plan: Plan) -> None:
 
 def _print_table(titles: list[str], rows: list[list[object]]) -> None:
     table = [titles, *(["-" if cell is None else str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(titles))]
-    for row in table:
-        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    print("\n".join(fitted(table, terminal_width() or sys.maxsize, gap="  ")))
 
 
 def _default_journal_directory() -> Path:

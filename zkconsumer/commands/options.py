@@ -22,8 +22,21 @@ def add_server_options(parser: argparse.ArgumentParser, *, bootstrap: bool = Tru
     parser.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="for groups in ZooKeeper")
     if bootstrap:
         parser.add_argument("--bootstrap-server", metavar="HOST:PORT,…", help="for groups in Kafka")
+    add_config_option(parser)
+
+
+def add_config_option(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--config", metavar="FILE",
                         help="properties: zookeeper.connect, bootstrap.servers (or $ZKCONSUMER_CONFIG)")  # fmt: skip
+
+
+def fill_in_servers(
+    arguments: argparse.Namespace, *, zookeeper: str = "", brokers: str = "", default: str | None = None
+) -> None:
+    """What was not given from the config file, else the default: for 0.8's tools, which have names of their own."""
+    for name, key in ((zookeeper, "zookeeper.connect"), (brokers, "bootstrap.servers")):
+        if name and getattr(arguments, name) is None:
+            setattr(arguments, name, _settings(arguments).get(key, default))
 
 
 def zookeeper_connect(arguments: argparse.Namespace) -> str | None:
@@ -45,10 +58,16 @@ def bootstrap_servers(arguments: argparse.Namespace) -> list[Broker] | None:
 
 def open_zookeeper(arguments: argparse.Namespace) -> ZooKeeper:
     """Yet to be started, by `with`. Needs to be told where."""
+    connect = needed_zookeeper_connect(arguments)
+    return ZooKeeper(connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS)
+
+
+def needed_zookeeper_connect(arguments: argparse.Namespace) -> str:
+    """Where ZooKeeper is; without it the command cannot do a thing."""
     connect = zookeeper_connect(arguments)
     if connect is None:
         raise IllegalArgumentException("where is ZooKeeper? Give --zookeeper HOST:PORT[/CHROOT], or --config FILE")
-    return ZooKeeper(connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS)
+    return connect
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, str]:

@@ -11,11 +11,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
+
+from zkconsumer.commands.common import TOOL_TIMEOUT_MS
+from zkconsumer.commands.snapshot import add_load_options, load, told, wait_and_tell_losses
+from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.snapshots.files import Snapshot, read_snapshot
+from zkconsumer.snapshots.holding import HeldMembers
+from zkconsumer.snapshots.loading import Wishes, plan_load, read_target
+from zkconsumer.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from zkconsumer.testing.kafka import KafkaCluster
@@ -27,6 +36,7 @@ EXAMPLES = """\
   zkconsumer sandbox --topic orders:8 --records 100000
                                                   with a topic of 8 partitions, filled
   zkconsumer sandbox --brokers 0                  ZooKeeper alone
+  zkconsumer sandbox --snapshot production.gz     with topics and groups of another cluster (zkconsumer snapshot)
   zkconsumer sandbox --zookeeper-port 2181        on a port of your choice"""
 
 
@@ -42,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="create a topic, with 4 partitions unless told otherwise; may be repeated",
     )
     parser.add_argument("--records", metavar="N", type=int, default=0, help="fill each topic with N records")
+    parser.add_argument("--snapshot", metavar="FILE", type=Path, help="load a file of `zkconsumer snapshot save`; its"
+                        " members are kept alive while the sandbox runs")  # fmt: skip
+    parser.add_argument("--without-members", action="store_true", help="do not register the snapshot's members")
+    add_load_options(parser)
     parser.add_argument("--zookeeper-port", metavar="PORT", type=int, default=0, help="default: any free one")
     parser.add_argument(
         "--backend", choices=["process", "container"], default="process", help="child processes (default) or containers"
@@ -53,12 +67,14 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.brokers <= 3:
         print("zkconsumer sandbox: --brokers takes 0 to 3", file=sys.stderr)
         return 2
+    snapshot = read_snapshot(arguments.snapshot) if arguments.snapshot else None
     console = Console(highlight=False)
     with _told_to_stop() as stop, ExitStack() as servers:
         try:
             zookeeper, kafka = start_servers(servers, arguments, console)
+            held = _load(snapshot, zookeeper, kafka, arguments, servers) if snapshot else None
             _print_addresses(console, zookeeper, kafka, arguments)
-            stop.wait()
+            wait_and_tell_losses(stop, held)
         except KeyboardInterrupt:
             pass  # while the servers were starting
         console.print("\nstopping …")
@@ -96,6 +112,31 @@ def start_servers(
             if arguments.records:
                 kafka.produce_many(name, arguments.records)
     return zookeeper, kafka
+
+
+def _load(
+    snapshot: Snapshot,
+    zookeeper: ZooKeeperServer,
+    kafka: KafkaCluster | None,
+    arguments: argparse.Namespace,
+    servers: ExitStack,
+) -> HeldMembers | None:
+    connect = kafka.zookeeper_connect if kafka is not None else zookeeper.connect_string
+    wishes = Wishes(
+        arguments.group,
+        restart_offsets=arguments.offsets == "restart",
+        with_members=not arguments.without_members,
+    )
+    client = ZooKeeper(connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS)
+    with client:
+        plan = plan_load(snapshot, read_target(client, connect), wishes)
+        if plan.refused:
+            raise IllegalArgumentException("; ".join(plan.refused))
+        held = load(plan, client, connect, servers)
+    print(f"\nloaded from {arguments.snapshot}:")
+    for line in told(plan):
+        print(f"  {line}")
+    return held
 
 
 def _print_addresses(

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
+from zkconsumer.commands.options import add_server_options, needed_zookeeper_connect
 from zkconsumer.zookeeper import Znode, ZooKeeper
 
 EXAMPLES = """\
@@ -23,7 +24,7 @@ DEFAULT_PATHS = ("/consumers", "/brokers")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PATH", nargs="*", help="where to begin (default: /consumers and /brokers)")
-    parser.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]", required=True)
+    add_server_options(parser, bootstrap=False)
     parser.add_argument("--depth", metavar="N", type=int, default=20, help="how many levels (default: all)")
 
 
@@ -31,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     """0 if every path given exists, else 1."""
     console = Console(highlight=False)
     missing = 0
-    with ZooKeeper(arguments.zookeeper, session_timeout_ms=TIMEOUT_MS, connection_timeout_ms=TIMEOUT_MS) as zookeeper:
+    connect = needed_zookeeper_connect(arguments)
+    with ZooKeeper(connect, session_timeout_ms=TIMEOUT_MS, connection_timeout_ms=TIMEOUT_MS) as zookeeper:
         for path in arguments.paths or DEFAULT_PATHS:
             tree = read_tree(zookeeper, path.rstrip("/") or "/", arguments.depth)
             if tree is not None:

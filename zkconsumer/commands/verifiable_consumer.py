@@ -26,6 +26,7 @@ from zkconsumer.commands.common import (
     read_properties,
     remember_usage,
 )
+from zkconsumer.commands.options import add_config_option, fill_in_servers
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.emulation import emulation
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     required.add_argument("--topic", metavar="TOPIC")
     required.add_argument("--group-id", metavar="GROUP")
     optional = parser.add_argument_group("optional")
+    add_config_option(optional)
     optional.add_argument("--max-messages", metavar="N", type=int, default=-1, help="end after N messages")
     optional.add_argument(
         "--session-timeout", metavar="MS", type=int, help="of the ZooKeeper session (default: the consumer's, 6000)"
@@ -72,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0 also when a signal ends it, as tests do; 1 failed or standard output closed."""
+    fill_in_servers(arguments, zookeeper="zookeeper")
     problem = check_required(arguments, "zookeeper", "topic", "group-id")
     if problem is not None:
         return fail_with_usage(arguments, problem)

@@ -6,9 +6,11 @@ By the rules that were meant: 0.8.2.2's own says failed of every group (KAFKA-39
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 
 from zkconsumer.commands.common import TOOL_TIMEOUT_MS, check_required, fail_with_usage, log_to_stderr, remember_usage
+from zkconsumer.commands.options import add_config_option, fill_in_servers
 from zkconsumer.groups.cluster import ZooKeeperCluster
 from zkconsumer.groups.subscriptions import threads_by_topic
 from zkconsumer.groups.verifying import rebalance_errors
@@ -27,10 +29,13 @@ SUCCESSFUL, FAILED = "Rebalance operation successful !", "Rebalance operation fa
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
     parser.add_argument(
-        "--zookeeper.connect", "--zookeeper", metavar="HOST:PORT[/CHROOT]", dest="zookeeper", default="localhost:2181"
-    )
+        "--zookeeper.connect", "--zookeeper", metavar="HOST:PORT[/CHROOT]", dest="zookeeper",
+        help="default: localhost:2181",
+    )  # fmt: skip
     parser.add_argument("--group", help="required")
     parser.add_argument("--exit-code", action="store_true", help="1 if it failed; the original's is 0 either way")
+    parser.add_argument("--json", action="store_true", help="the verdict and its reasons as JSON")
+    add_config_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     missing = check_required(arguments, "group")
     if missing:
         return fail_with_usage(arguments, missing)
+    fill_in_servers(arguments, zookeeper="zookeeper", default="localhost:2181")
     log_to_stderr()
     with ZooKeeper(
         arguments.zookeeper, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
@@ -46,7 +52,10 @@ def run(arguments: argparse.Namespace) -> int:
         threads_of = threads_by_topic(zookeeper, group)
         partitions_of = ZooKeeperCluster(zookeeper).partitions_of(threads_of)
     errors = list(rebalance_errors(group.name, threads_of, partitions_of, group.owner_texts()))
-    for error in errors:
-        log.error("%s", error)
-    print(FAILED if errors else SUCCESSFUL)
+    if arguments.json:
+        print(json.dumps({"group": group.name, "balanced": not errors, "errors": errors}, indent=2))
+    else:
+        for error in errors:
+            log.error("%s", error)
+        print(FAILED if errors else SUCCESSFUL)
     return 1 if errors and arguments.exit_code else 0

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Protocol, TypeVar
 
 from fetcher.admin import BrokerConnections
 from fetcher.errors import KafkaException
@@ -17,7 +18,12 @@ from zkconsumer.errors import UnreadableZnode
 from zkconsumer.znodes import decode_broker, decode_leader, decode_partitions
 from zkconsumer.zookeeper import ZooKeeper
 
+_Value = TypeVar("_Value")
 Offsets = dict[TopicAndPartition, "int | KafkaException"]
+
+
+class NoLeader(KafkaException):
+    """Of a partition that nobody leads, or a broker that is away: its log cannot be asked."""
 
 
 class Cluster(Protocol):
@@ -45,10 +51,7 @@ class ZooKeeperCluster:
         found = []
         for path, data in nodes.items():
             if data is not None:
-                try:
-                    found.append(decode_broker(int(path.rpartition("/")[2]), data))
-                except UnreadableZnode as error:
-                    raise error.at(path) from None
+                found.append(_at(path, partial(decode_broker, int(path.rpartition("/")[2])), data))
         return sorted(found)
 
     def topics(self) -> list[str]:
@@ -59,13 +62,16 @@ class ZooKeeperCluster:
         """In order; none for a topic that is not there."""
         path_of = {topic: paths.topic(topic) for topic in topics}
         stored = self._zookeeper.read_many(path_of.values())
-        return {topic: decode_partitions(stored[path]) for topic, path in path_of.items()}
+        return {topic: _at(path, decode_partitions, stored[path]) for topic, path in path_of.items()}
 
     def leader_ids(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, int | None]:
         """As the `state` nodes name them; None: no leader, or no node."""
         path_of = {where: paths.topic_partition_state(where.topic, where.partition) for where in partitions}
         stored = self._zookeeper.read_many(path_of.values())
-        return {where: None if stored[path] is None else decode_leader(stored[path]) for where, path in path_of.items()}
+        return {
+            where: None if stored[path] is None else _at(path, decode_leader, stored[path])
+            for where, path in path_of.items()
+        }
 
     def leaders_of(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, Broker]:
         """Those that have one that is alive."""
@@ -115,11 +121,23 @@ def log_ends(
     """Of every partition; one without leader has an exception that says so."""
     leaders = cluster.leaders_of(partitions)
     found = connections.log_offsets(leaders, when)
-    return {where: found.get(where) or _without_leader(where, found) for where in partitions}
+    return {where: found[where] if where in found else NoLeader(f"{where} has no leader") for where in partitions}
 
 
-def _without_leader(where: TopicAndPartition, found: Offsets) -> int | KafkaException:
-    return found[where] if where in found else KafkaException(f"{where} has no leader")
+def _at(path: str, decode: Callable[[bytes | None], _Value], data: bytes | None) -> _Value:
+    try:
+        return decode(data)
+    except UnreadableZnode as error:
+        raise error.at(path) from None
 
 
-__all__ = ["EARLIEST", "LATEST", "BrokerCluster", "Cluster", "ZooKeeperCluster", "all_partitions", "log_ends"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "BrokerCluster",
+    "Cluster",
+    "NoLeader",
+    "ZooKeeperCluster",
+    "all_partitions",
+    "log_ends",
+]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fetcher.errors import KafkaException
 from fetcher.structs import TopicAndPartition
 from zkconsumer.groups.kafka_group import KafkaGroup, KafkaMember
+from zkconsumer.groups.tables import fitted
 from zkconsumer.groups.zookeeper_group import ZooKeeperGroup
 
 
@@ -64,8 +65,8 @@ def kafka_rows(
             yield OffsetRow(None, None, None, None, *_columns(member))
 
 
-def format_offsets(rows: Sequence[OffsetRow], *, with_hosts: bool) -> list[str]:
-    """Lines after the empty one; groups in ZooKeeper know no hosts and clients."""
+def format_offsets(rows: Sequence[OffsetRow], *, with_hosts: bool, width: int | None = None) -> list[str]:
+    """Lines after the empty one; groups in ZooKeeper know no hosts and clients. width: of a terminal."""
     topic = _width(15, (row.topic for row in rows))
     consumer = _width(15, (row.consumer_id for row in rows))
     host = _width(15, (row.host for row in rows))
@@ -77,10 +78,11 @@ def format_offsets(rows: Sequence[OffsetRow], *, with_hosts: bool) -> list[str]:
         for row in rows
     ]  # fmt: skip
     widths = [topic, 10, 15, 15, 15, consumer, host, 0]
-    return [_line(row if with_hosts else row[:6], widths, last_padded=not with_hosts) for row in table]
+    shown = table if with_hosts else [row[:6] for row in table]
+    return _lines(shown, widths, last_padded=not with_hosts, width=width)
 
 
-def format_members(members: Sequence[KafkaMember], *, verbose: bool) -> list[str]:
+def format_members(members: Sequence[KafkaMember], *, verbose: bool, width: int | None = None) -> list[str]:
     """Who has how many partitions, or which."""
     titles: list[object] = ["CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     table: list[list[object]] = [[*titles, "ASSIGNMENT"] if verbose else titles]
@@ -94,14 +96,14 @@ def format_members(members: Sequence[KafkaMember], *, verbose: bool) -> list[str
         15,
         0,
     ]
-    return [_line(row, widths, last_padded=True) for row in table]
+    return _lines(table, widths, last_padded=True, width=width)
 
 
-def format_state(coordinator: str, strategy: str, state: str, members: int) -> list[str]:
+def format_state(coordinator: str, strategy: str, state: str, members: int, *, width: int | None = None) -> list[str]:
     """The group in one line."""
     widths = [max(25, len(coordinator)), 25, 20, 0]
     titles = ["COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"]
-    return [_line(row, widths, last_padded=True) for row in (titles, [coordinator, strategy, state, members])]
+    return _lines([titles, [coordinator, strategy, state, members]], widths, last_padded=True, width=width)
 
 
 def as_assignment(partitions: Iterable[TopicAndPartition]) -> str:
@@ -126,6 +128,16 @@ def _end(end: int | KafkaException | None) -> int | None:
 
 def _width(least: int, texts: Iterable[str | None]) -> int:
     return max([least, *(len(text) for text in texts if text is not None)])
+
+
+def _lines(
+    table: Sequence[Sequence[object]], widths: Sequence[int], *, last_padded: bool, width: int | None
+) -> list[str]:
+    """As the original has it, unless that does not fit the terminal."""
+    lines = [_line(row, widths, last_padded=last_padded) for row in table]
+    if width is None or all(len(line.rstrip()) <= width for line in lines):
+        return lines
+    return fitted([["-" if cell is None else str(cell) for cell in row] for row in table], width)
 
 
 def _line(cells: Sequence[object], widths: Sequence[int], *, last_padded: bool) -> str:

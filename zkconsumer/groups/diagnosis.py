@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 
 from fetcher.errors import KafkaException
 from fetcher.structs import TopicAndPartition
+from zkconsumer import paths
 from zkconsumer.assignment import assignor_for, mine
 from zkconsumer.cluster_view import assignment_context
 from zkconsumer.emulation import emulation
 from zkconsumer.errors import IllegalArgumentException, UnreadableZnode
+from zkconsumer.groups.cluster import NoLeader
 from zkconsumer.groups.zookeeper_group import ZooKeeperGroup
 from zkconsumer.paths import GroupPaths, GroupTopicPaths
 from zkconsumer.topic_count import ConsumerThreadId, TopicCount, from_registration
@@ -48,7 +50,7 @@ class RebalanceSettings:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that is looked at. Without brokers `begins` and `ends` are empty, and offsets are not judged by the log."""
+    """All that is looked at. Without brokers `begins` and `ends` hold no numbers, which is a finding of its own."""
 
     group: ZooKeeperGroup
     topics: Sequence[str]
@@ -59,6 +61,8 @@ class Facts:
     settings: RebalanceSettings | None = None
     kafka_members: Sequence[str] = ()
     kafka_offsets: Mapping[TopicAndPartition, int] = field(default_factory=dict)
+    brokers: int = 1  # registered
+    kafka_unknown: str = ""  # why brokers could not be asked about the group
 
 
 def diagnose(facts: Facts) -> list[Finding]:
@@ -74,6 +78,7 @@ def diagnose(facts: Facts) -> list[Finding]:
     findings += _offsets(facts)
     findings += _sessions(facts)
     findings += _two_worlds(facts)
+    findings += _not_looked_at(facts)
     return sorted(findings, key=lambda finding: finding.severity != ERROR)
 
 
@@ -301,6 +306,40 @@ def _offsets(facts: Facts) -> Iterator[Finding]:
                 f" {begin - offset} messages are lost, and with auto.offset.reset=largest all the rest too",
                 "stop the group and set the offset to the beginning (zkconsumer offsets rewind --to-earliest)",
             )  # fmt: skip
+
+
+def _not_looked_at(facts: Facts) -> Iterator[Finding]:
+    """What brokers would have to tell, and did not: that nothing was found there means nothing."""
+    group = facts.group
+    if not facts.brokers:
+        yield Finding(
+            ERROR, "no-brokers", paths.BROKER_IDS, "no broker is registered: nobody can consume, and offsets could not"
+            " be compared with the log", "start the brokers, or see that this is their chroot",
+        )  # fmt: skip
+        return
+    unknown = {where: end for where, end in facts.ends.items() if isinstance(end, KafkaException)}
+    by_reason: dict[str, list[TopicAndPartition]] = {}
+    for where, error in sorted(unknown.items()):
+        if isinstance(error, NoLeader):
+            yield Finding(
+                ERROR, "partition-without-leader", paths.topic_partition_state(*where),
+                "no broker that is alive leads the partition: it cannot be consumed, and its offset could not be"
+                " compared with the log", "start the brokers that hold it",
+            )  # fmt: skip
+        else:
+            by_reason.setdefault(str(error), []).append(where)
+    for reason, partitions in by_reason.items():
+        yield Finding(
+            ERROR, "broker-away", GroupTopicPaths(group.name, partitions[0].topic).offset(partitions[0].partition),
+            f"{reason}; {len(partitions)} offsets could not be compared with the log",
+            "see that the broker runs, and can be reached from here",
+        )  # fmt: skip
+    if facts.kafka_unknown:
+        yield Finding(
+            WARNING, "kafka-group-unknown", GroupPaths(group.name).directory,
+            f"whether there is a group of this name in Kafka could not be asked: {facts.kafka_unknown}",
+            "look again when all brokers run",
+        )  # fmt: skip
 
 
 # --- settings, and the other world ---

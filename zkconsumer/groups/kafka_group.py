@@ -5,15 +5,19 @@ Request versions are the lowest that do it, which 0.8.2.2 (offsets only), 1.1.1 
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from fetcher.admin import BrokerConnections
+from fetcher.admin import NOT_YET, BrokerConnections, HungUp
 from fetcher.errors import KafkaException, class_name_for, exception_for
 from fetcher.structs import Broker, OffsetAndMetadata, TopicAndPartition
 from fetcher.wire.group_offsets import StoredOffset
 
 COORDINATOR_WAIT_S = 30.0
+BACKOFF_S = 0.1
 AT_ONCE = 2_000  # offsets in a commit: brokers write them as one message set
 DEAD, EMPTY = "Dead", "Empty"
 NONE, UNKNOWN_TOPIC_OR_PARTITION = 0, 3
@@ -76,6 +80,15 @@ class KafkaGroups:
         )
         return KafkaGroup(name, coordinator, answer.group_state, answer.protocol_data, answer.protocol_type, members)
 
+    def has_members(self, name: str) -> bool:
+        """Raises KafkaException if that cannot be told; no broker before 0.9 knows members, so there it has none."""
+        try:
+            return self.describe(name).is_live
+        except HungUp:
+            if self._know_no_members(self.coordinator(name)):
+                return False
+            raise
+
     def delete(self, name: str) -> None:
         """All the group has. Raises what the broker says, above all that it is not empty (1.1 and later)."""
         [result] = self._connections.ask(self.coordinator(name), "DeleteGroups", 0, groups_names=[name]).results
@@ -104,8 +117,8 @@ class KafkaGroups:
             for (topic, partition), (offset, metadata) in items[start : start + AT_ONCE]:
                 row = (partition, offset, -1, metadata) if version == 1 else (partition, offset, metadata)
                 by_topic.setdefault(topic, []).append(row)
-            answer = self._connections.ask(
-                self.coordinator(name),
+            answer = self._ask_coordinator(
+                name,
                 "OffsetCommit",
                 version,
                 group_id=name,
@@ -114,12 +127,7 @@ class KafkaGroups:
                 retention_time_ms=-1,
                 topics=list(by_topic.items()),
             )
-            refused = {
-                TopicAndPartition(topic.name, one.partition_index): one.error_code
-                for topic in answer.topics
-                for one in topic.partitions
-                if one.error_code
-            }
+            refused = {where: one.error_code for where, one in _partitions(answer).items() if one.error_code}
             if refused:
                 named = ", ".join(f"{where}: {class_name_for(code)}" for where, code in sorted(refused.items())[:3])
                 raise KafkaException(f"group {name}: the coordinator refused {len(refused)} offsets: {named}")
@@ -133,16 +141,39 @@ class KafkaGroups:
     def _fetch(
         self, name: str, version: int, topics: list[tuple[str, list[int]]] | None
     ) -> dict[TopicAndPartition, StoredOffset]:
-        answer = self._connections.ask(self.coordinator(name), "OffsetFetch", version, group_id=name, topics=topics)
+        answer = self._ask_coordinator(name, "OffsetFetch", version, group_id=name, topics=topics)
         if version >= 2 and answer.error_code:
             raise exception_for(answer.error_code)
         return {
-            TopicAndPartition(topic.name, one.partition_index): StoredOffset(
-                one.committed_offset, one.metadata or "", one.error_code
-            )
-            for topic in answer.topics
-            for one in topic.partitions
+            where: StoredOffset(one.committed_offset, one.metadata or "", one.error_code)
+            for where, one in _partitions(answer).items()
         }
+
+    def _ask_coordinator(self, name: str, api: str, version: int, **fields: Any) -> Any:
+        """Asked again while it says that it is loading the group, or is not the one: both pass after a restart."""
+        give_up_s, pause = time.monotonic() + COORDINATOR_WAIT_S, threading.Event()
+        while True:
+            answer = self._connections.ask(self.coordinator(name), api, version, **fields)
+            codes = {one.error_code for one in _partitions(answer).values()} | {getattr(answer, "error_code", 0)}
+            if not codes & NOT_YET or time.monotonic() > give_up_s:
+                return answer
+            self._coordinators.pop(name, None)
+            pause.wait(BACKOFF_S)
+
+    def _know_no_members(self, broker: Broker) -> bool:
+        """As 0.8: it hangs up at a request of 0.9 too, but answers those it knows."""
+        try:
+            self._connections.ask(broker, "ListGroups", 0)
+        except HungUp:
+            self._connections.metadata([broker])  # else it is away
+            return True
+        return False
+
+
+def _partitions(answer: Any) -> dict[TopicAndPartition, Any]:
+    return {
+        TopicAndPartition(topic.name, one.partition_index): one for topic in answer.topics for one in topic.partitions
+    }
 
 
 def _assigned(data: bytes | None) -> tuple[TopicAndPartition, ...]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from fetcher.errors import KafkaException
+from fetcher.admin import HungUp
+from fetcher.errors import MalformedResponseException, exception_for
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
+from zkconsumer.emulation import OFFSETS_TOPIC
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.groups.cluster import Cluster, all_partitions
-from zkconsumer.groups.kafka_group import KafkaGroups
+from zkconsumer.groups.kafka_group import UNKNOWN_TOPIC_OR_PARTITION, KafkaGroups
 from zkconsumer.groups.zookeeper_group import read_group
 from zkconsumer.paths import GroupTopicPaths
 from zkconsumer.znodes import encode_offset
@@ -78,11 +80,16 @@ class KafkaStore:
 
     def read(self, group: str) -> Positions:
         """All that are stored. Before 0.10.2 brokers are asked about each partition there is."""
+        topics = self._cluster.topics()
+        if OFFSETS_TOPIC not in topics:
+            return {}  # and asking would make it
         try:
             stored = self._groups.all_stored(group)
-        except KafkaException:
-            partitions = all_partitions(self._cluster.partitions_of(self._cluster.topics()))
-            stored = self._groups.stored(group, partitions)
+        except (HungUp, MalformedResponseException):  # 0.8 answers it as if it were the version before
+            stored = self._groups.stored(group, all_partitions(self._cluster.partitions_of(topics)))
+        for where, one in stored.items():
+            if one.error_code not in (0, UNKNOWN_TOPIC_OR_PARTITION):
+                raise exception_for(one.error_code, f"the offset of {where} of group {group} is not told")
         return {where: one.offset for where, one in stored.items() if one.offset >= 0 and not one.error_code}
 
     def write(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
@@ -99,8 +106,5 @@ class KafkaStore:
             self._groups.delete(group)
 
     def is_live(self, group: str) -> bool:
-        """Whether it has members; 0.8 brokers know none."""
-        try:
-            return self._groups.describe(group).is_live
-        except KafkaException:
-            return False
+        """Whether it has members; KafkaException if nobody can tell."""
+        return OFFSETS_TOPIC in self._cluster.topics() and self._groups.has_members(group)

@@ -1,0 +1,224 @@
+"""Save what consumers have in ZooKeeper as a file, and load it into a sandbox: rehearse what production has.
+
+`save` only reads. `load` makes the topics, with the same partitions, on the sandbox's own brokers, and writes what
+groups have; it refuses what exists (--overwrite) and the cluster the snapshot was made of. Registrations and owners are
+ephemeral: --members keeps them alive until Ctrl-C. Exit codes: 0 done, 1 failed or refused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+
+from zkconsumer import paths
+from zkconsumer.commands.common import FAILED, TOOL_TIMEOUT_MS, StopSignals
+from zkconsumer.commands.options import add_server_options, needed_zookeeper_connect, open_zookeeper
+from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.paths import GroupPaths
+from zkconsumer.snapshots.files import Snapshot, read_snapshot, write_snapshot
+from zkconsumer.snapshots.holding import HeldMembers
+from zkconsumer.snapshots.loading import (
+    LoadPlan,
+    Wishes,
+    by_session,
+    carry_out,
+    member_counts,
+    plan_load,
+    read_target,
+    without_leader,
+)
+from zkconsumer.snapshots.taking import take_snapshot
+from zkconsumer.zookeeper import ZooKeeper
+
+EXAMPLES = """\
+  zkconsumer snapshot save production.gz --zookeeper zk1:2181/kafka
+  zkconsumer snapshot save group1.json --zookeeper zk1:2181/kafka --group group1
+  zkconsumer snapshot show production.gz
+  zkconsumer sandbox --snapshot production.gz                    servers of its own, with all of it
+  zkconsumer snapshot load production.gz --zookeeper 127.0.0.1:2181 --dry-run
+  zkconsumer snapshot load production.gz --zookeeper 127.0.0.1:2181 --group group1 --members"""
+
+LEADERS_WITHIN_S = 60.0
+PARTITIONS_A_SECOND = 50  # that a slow laptop's broker makes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="save|load|show", required=True)
+    save = actions.add_parser("save", help="from ZooKeeper to a file", description="save: from ZooKeeper to a file.")
+    save.add_argument("file", metavar="FILE", type=Path, help="packed with gzip if it ends in .gz")
+    add_server_options(save, bootstrap=False)
+    save.add_argument("--group", action="append", default=[], help="repeatable (default: all groups)")
+    save.add_argument("--gzip", action="store_true", help="pack it whatever its name")
+    save.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
+    load = actions.add_parser("load", help="from a file into a sandbox", description="load: into a sandbox.")
+    load.add_argument("file", metavar="FILE", type=Path)
+    add_server_options(load, bootstrap=False)
+    add_load_options(load)
+    load.add_argument("--members", action="store_true", help="keep registrations and owners alive until Ctrl-C")
+    load.add_argument("--overwrite", action="store_true", help="groups without members, and topics, may exist")
+    load.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    show = actions.add_parser("show", help="what a file holds", description="show: what a file holds.")
+    show.add_argument("file", metavar="FILE", type=Path)
+    show.add_argument("--json", action="store_true")
+
+
+def add_load_options(parser: argparse.ArgumentParser) -> None:
+    """Also of `zkconsumer sandbox`."""
+    parser.add_argument("--group", action="append", default=[], help="of the snapshot only this group and its topics;"
+                        " repeatable")  # fmt: skip
+    parser.add_argument("--offsets", choices=("keep", "restart"), default="keep", help="of the snapshot: as they are,"
+                        " or 0, where the sandbox's logs begin")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    actions = {"save": _save, "load": _load, "show": _show}
+    return actions[arguments.action](arguments)
+
+
+# --- save, show ---
+
+
+def _save(arguments: argparse.Namespace) -> int:
+    file: Path = arguments.file
+    if file.exists() and not arguments.overwrite:
+        raise IllegalArgumentException(f"{file} exists: take another name, or --overwrite")
+    connect = needed_zookeeper_connect(arguments)
+    with open_zookeeper(arguments) as zookeeper, progress("reading …") as status:
+        snapshot = take_snapshot(
+            zookeeper, connect, arguments.group, lambda nodes: status.update(f"reading … {nodes:,} nodes")
+        )
+    write_snapshot(file, snapshot, compressed=arguments.gzip or file.suffix == ".gz")
+    print(f"{file}: {len(snapshot.nodes):,} nodes, {file.stat().st_size:,} bytes")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    facts = _facts(read_snapshot(arguments.file))
+    if arguments.json:
+        print(json.dumps(facts, indent=2))
+        return 0
+    print(f"from {facts['from']}, {facts['began']} to {facts['ended']}, {facts['nodes']:,} nodes")
+    print(f"{len(facts['topics'])} topics with {sum(facts['topics'].values()):,} partitions,"
+          f" {facts['brokers']} brokers, {len(facts['groups'])} groups")  # fmt: skip
+    width = max(map(len, facts["groups"]), default=0)
+    for group, counts in facts["groups"].items():
+        print(f"  {group:<{width}}  {counts['members']} members, {counts['owners']} owners,"
+              f" {counts['offsets']} offsets")  # fmt: skip
+    return 0
+
+
+def _facts(snapshot: Snapshot) -> dict[str, Any]:
+    topics = {
+        topic: len(snapshot.names_below(f"{paths.topic(topic)}/partitions"))
+        for topic in snapshot.names_below(paths.BROKER_TOPICS)
+    }
+    groups = {}
+    for group in snapshot.names_below(paths.CONSUMERS):
+        depth = {"ids": 2, "owners": 3, "offsets": 3}
+        kinds = [n[0] for n, _ in snapshot.below(GroupPaths(group).directory) if depth.get(n[0]) == len(n)]
+        groups[group] = {
+            "members": kinds.count("ids"), "owners": kinds.count("owners"), "offsets": kinds.count("offsets")
+        }  # fmt: skip
+    return {
+        "from": snapshot.source, "began": snapshot.began, "ended": snapshot.ended, "nodes": len(snapshot.nodes),
+        "brokers": len(snapshot.names_below(paths.BROKER_IDS)), "topics": topics, "groups": groups,
+    }  # fmt: skip
+
+
+# --- load ---
+
+
+def _load(arguments: argparse.Namespace) -> int:
+    snapshot = read_snapshot(arguments.file)
+    wishes = Wishes(arguments.group, arguments.overwrite, arguments.offsets == "restart", arguments.members)
+    connect = needed_zookeeper_connect(arguments)
+    with open_zookeeper(arguments) as zookeeper, ExitStack() as stack:
+        plan = plan_load(snapshot, read_target(zookeeper, connect), wishes)
+        for line in told(plan):
+            print(line)
+        for reason in plan.refused:
+            print(f"refused: {reason}", file=sys.stderr)
+        if plan.refused:
+            print("nothing was written: --overwrite allows what exists, but never a group with members or a topic with"
+                  " other partitions", file=sys.stderr)  # fmt: skip
+            return FAILED
+        if arguments.dry_run:
+            print("nothing was written: this was a dry run", file=sys.stderr)
+            return 0
+        held = load(plan, zookeeper, connect, stack)
+        print("loaded", flush=True)
+        if plan.members:
+            print("Ctrl-C ends the members", flush=True)
+            stop = threading.Event()
+            with StopSignals(stop.set):
+                wait_and_tell_losses(stop, held)
+    return 0
+
+
+def load(plan: LoadPlan, zookeeper: ZooKeeper, connect: str, stack: ExitStack) -> HeldMembers | None:
+    """Carry it out; the members live until `stack` ends."""
+    try:
+        with progress("loading …") as status:
+            carry_out(plan, zookeeper, lambda step: status.update(f"{step} …"))
+            _await_leaders(plan, zookeeper, status)
+        if not plan.members:
+            return None
+        held = stack.enter_context(HeldMembers(connect, by_session(plan.members), timeout_ms=TOOL_TIMEOUT_MS))
+    except KeyboardInterrupt as error:
+        error.add_note("interrupted half-way: the same command with --overwrite does the rest")
+        raise
+    for path in held.conflicts:
+        print(f"{path}: somebody else has it", file=sys.stderr)
+    return held
+
+
+def wait_and_tell_losses(stop: threading.Event, held: HeldMembers | None) -> None:
+    """Until stop is set."""
+    lost = 0
+    while not stop.wait(1.0):
+        if held is not None and held.lost() > lost:
+            lost = held.lost()
+            print(f"{lost} sessions that held members have expired, and their members are gone", file=sys.stderr)
+
+
+def told(plan: LoadPlan) -> Iterator[str]:
+    """What it does, a line each."""
+    if plan.topics or plan.kept_topics:
+        kept = f"; {len(plan.kept_topics)} are there already" if plan.kept_topics else ""
+        yield f"topics    {len(plan.topics)} with {plan.partitions} partitions{kept}"
+    yield f"groups    {len(plan.groups)} with {plan.offsets} offsets"
+    ids, owners = member_counts(path for nodes in plan.members.values() for path in nodes)
+    if plan.members:
+        yield f"members   {ids} registrations and {owners} owners, kept alive while this runs"
+    for line in plan.left_out:
+        yield f"left out  {line}"
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Status]:
+    """On a terminal only, and not where the result goes."""
+    with Console(stderr=True, highlight=False).status(text) as status:
+        yield status
+
+
+def _await_leaders(plan: LoadPlan, zookeeper: ZooKeeper, status: Status) -> None:
+    within_s = max(LEADERS_WITHIN_S, plan.partitions / PARTITIONS_A_SECOND)
+    give_up_s, pause = time.monotonic() + within_s, threading.Event()
+    while missing := without_leader(plan, zookeeper) if plan.topics else 0:
+        status.update(f"{missing} of {plan.partitions} partitions have no leader yet …")
+        if time.monotonic() > give_up_s:
+            raise IllegalArgumentException(
+                f"{missing} of {plan.partitions} partitions have no leader after {within_s:.0f} s: see the log of the"
+                " sandbox's brokers; the same command with --overwrite goes on"
+            )
+        pause.wait(0.2)
