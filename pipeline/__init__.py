@@ -12,10 +12,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from pipeline.receiver_mode import create_stream
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["create_stream", "register"]
 
 
 def register(spark: SparkSession) -> None:

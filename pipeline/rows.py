@@ -27,6 +27,10 @@ _TYPES = {
 _SPARK_TYPES = dict(column.split(" ") for column in SCHEMA.split(", "))
 
 
+def arrow_type(column: str) -> pa.DataType:
+    return _TYPES[column]
+
+
 def checked_columns(schema: Any) -> tuple[str, ...]:
     """The columns of a user's schema, in its order; UnknownOption for what the source does not have."""
     for field in schema.fields:
