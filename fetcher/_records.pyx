@@ -1014,68 +1014,57 @@ def read_batch(MessageReader messages not None, topic, partition, key_decoder, v
     return records, None
 
 
+cdef inline void set_view(
+    char *place, const uint8_t *data, const Span *found, int32_t buffer, Py_ssize_t buffer_from
+) noexcept:
+    """A view of bytes: their number; then up to 12 of them, or the first 4 and where all of them are."""
+    cdef int32_t size = <int32_t> found.size
+    cdef int32_t position
+    if found.size < 0:
+        memset(place, 0, 16)
+    elif size > 12:
+        position = <int32_t> (found.start - buffer_from)
+        memcpy(place, &size, 4)
+        memcpy(place + 4, data + found.start, 4)
+        memcpy(place + 8, &buffer, 4)
+        memcpy(place + 12, &position, 4)
+    else:
+        memset(place, 0, 16)
+        memcpy(place, &size, 4)
+        memcpy(place + 4, data + found.start, size)
+
+
 @cython.final
-cdef class ColumnOfNumbers:
+cdef class Column:
     """As Arrow has them: fixed places, and a bit each that says whether there is one."""
 
     cdef bytearray places
     cdef bytearray bits
-    cdef Py_ssize_t room
+    cdef char *at               # of places and of bits, until the next make_room()
+    cdef uint8_t *bits_at
     cdef Py_ssize_t width
-    cdef Py_ssize_t count
-    cdef Py_ssize_t nulls
+    cdef Py_ssize_t there       # how many are not null
 
-    cdef char *new_place(self, bint is_null) except NULL:
-        """Room for one more, not filled in."""
-        cdef uint8_t *bits
-        if self.count == self.room:
-            self.room = 2 * self.room if self.room else 1024
-            PyByteArray_Resize(self.places, self.room * self.width)
-            PyByteArray_Resize(self.bits, self.room // 8)
-            bits = <uint8_t *> PyByteArray_AS_STRING(self.bits)
-            memset(bits + self.count // 8, 0, (self.room - self.count) // 8)
-        bits = <uint8_t *> PyByteArray_AS_STRING(self.bits)
-        if is_null:
-            self.nulls += 1
-        else:
-            bits[self.count >> 3] |= 1 << (self.count & 7)
-        self.count += 1
-        return PyByteArray_AS_STRING(self.places) + (self.count - 1) * self.width
-
-    cdef int add(self, int64_t number, bint is_null) except -1:
-        cdef char *place = self.new_place(is_null)
-        if self.width == 1:
-            place[0] = <char> number
-        else:
-            memcpy(place, &number, 8)
+    cdef int make_room(self, Py_ssize_t before, Py_ssize_t room) except -1:
+        PyByteArray_Resize(self.places, room * self.width)
+        PyByteArray_Resize(self.bits, room // 8)
+        self.at = PyByteArray_AS_STRING(self.places)
+        self.bits_at = <uint8_t *> PyByteArray_AS_STRING(self.bits)
+        memset(self.bits_at + before // 8, 0, (room - before) // 8)
         return 0
 
-    cdef int add_view(self, const uint8_t *data, const Span *found, int32_t buffer, Py_ssize_t buffer_from) except -1:
-        """A view of bytes: their number; then up to 12 of them, or the first 4 and where all of them are."""
-        cdef char *place = self.new_place(found.size < 0)
-        cdef int32_t size, position
-        memset(place, 0, 16)
-        if found.size < 0:
-            return 0
-        size = <int32_t> found.size
-        memcpy(place, &size, 4)
-        if size <= 12:
-            memcpy(place + 4, data + found.start, size)
-            return 0
-        position = <int32_t> (found.start - buffer_from)
-        memcpy(place + 4, data + found.start, 4)
-        memcpy(place + 8, &buffer, 4)
-        memcpy(place + 12, &position, 4)
-        return 0
+    cdef inline void set_there(self, Py_ssize_t row) noexcept:
+        self.bits_at[row >> 3] |= 1 << (row & 7)
+        self.there += 1
 
-    cdef tuple finished(self):
-        PyByteArray_Resize(self.places, self.count * self.width)
-        PyByteArray_Resize(self.bits, (self.count + 7) // 8)
-        return self.places, self.bits if self.nulls else None, self.nulls
+    cdef tuple finished(self, Py_ssize_t rows):
+        PyByteArray_Resize(self.places, rows * self.width)
+        PyByteArray_Resize(self.bits, (rows + 7) // 8)
+        return self.places, self.bits if self.there < rows else None, rows - self.there
 
 
-cdef ColumnOfNumbers column_of(Py_ssize_t width):
-    cdef ColumnOfNumbers column = ColumnOfNumbers.__new__(ColumnOfNumbers)
+cdef Column column_of(Py_ssize_t width):
+    cdef Column column = Column.__new__(Column)
     column.places = bytearray()
     column.bits = bytearray()
     column.width = width
@@ -1094,7 +1083,7 @@ cdef inline int fields_of(MessageReader reader, Frame frame, Span *key, Span *va
         return outcome
     outcome = next_field_of_record(frame.at, length, reader.after, &at, key)
     if outcome == RECORD:
-        outcome = value_of_record(frame.at, length, reader.start, reader.after, value)
+        outcome = next_field_of_record(frame.at, length, reader.after, &at, value)
     return outcome
 
 
@@ -1104,18 +1093,19 @@ def read_columns(MessageReader messages not None, int64_t consumed_offset, Py_ss
     Nothing is copied but bytes up to 12, which Arrow wants within the view; others stay in the set, or in what was
     decompressed from it. Places in a buffer have 31 bits, so one that is longer counts as two.
     """
-    cdef ColumnOfNumbers offsets = column_of(8)
-    cdef ColumnOfNumbers timestamps = column_of(8)
-    cdef ColumnOfNumbers types = column_of(1)
-    cdef ColumnOfNumbers keys = column_of(16)
-    cdef ColumnOfNumbers values = column_of(16)
+    cdef Column offsets = column_of(8)
+    cdef Column timestamps = column_of(8)
+    cdef Column types = column_of(1)
+    cdef Column keys = column_of(16)
+    cdef Column values = column_of(16)
     cdef list buffers = []
     cdef bytes buffer = None
     cdef int32_t number = -1                # of the buffer
-    cdef Py_ssize_t buffer_from = 0, size = 0
+    cdef Py_ssize_t buffer_from = 0, size = 0, rows = 0, room = 0
     cdef int64_t first_offset = -1
     cdef Span key, value
     cdef Frame frame
+    cdef Column column
     cdef int outcome
     error = None
     try:
@@ -1129,11 +1119,24 @@ def read_columns(MessageReader messages not None, int64_t consumed_offset, Py_ss
                 buffer_from = messages.start if messages.after > 0x7FFFFFFF else 0
                 buffers.append((buffer, buffer_from))
                 number += 1
-            keys.add_view(frame.at, &key, number, buffer_from)
-            values.add_view(frame.at, &value, number, buffer_from)
-            offsets.add(messages.offset, False)
-            timestamps.add(messages.timestamp_ms, messages.timestamp_ms == -1)
-            types.add(messages.timestamp_type, False)
+            if rows == room:
+                room = 4 * room if room else 2048
+                for column in (offsets, timestamps, types, keys, values):
+                    column.make_room(rows, room)
+            set_view(keys.at + 16 * rows, frame.at, &key, number, buffer_from)
+            if key.size >= 0:
+                keys.set_there(rows)
+            set_view(values.at + 16 * rows, frame.at, &value, number, buffer_from)
+            if value.size >= 0:
+                values.set_there(rows)
+            (<int64_t *> offsets.at)[rows] = messages.offset
+            offsets.there += 1
+            (<int64_t *> timestamps.at)[rows] = messages.timestamp_ms
+            if messages.timestamp_ms != -1:
+                timestamps.set_there(rows)
+            types.at[rows] = messages.timestamp_type
+            types.there += 1
+            rows += 1
             if first_offset < 0:
                 first_offset = messages.offset
             consumed_offset = messages.offset + 1
@@ -1142,14 +1145,14 @@ def read_columns(MessageReader messages not None, int64_t consumed_offset, Py_ss
     except Exception as raised:
         error = raised
     columns = Columns(
-        offsets.count,
+        rows,
         first_offset,
-        consumed_offset - 1 if offsets.count else -1,
-        offsets.finished(),
-        timestamps.finished(),
-        types.finished(),
-        keys.finished(),
-        values.finished(),
+        consumed_offset - 1 if rows else -1,
+        offsets.finished(rows),
+        timestamps.finished(rows),
+        types.finished(rows),
+        keys.finished(rows),
+        values.finished(rows),
         buffers,
     )
     return columns, error

@@ -42,7 +42,7 @@ from zkconsumer.errors import (
     ZooKeeperSessionExpired,
     ZooKeeperStopped,
 )
-from zkconsumer.kazoo_client import check_files, new_client, why_not_connected
+from zkconsumer.kazoo_client import check_files, create_async, new_client, why_not_connected
 from zkconsumer.zookeeper_options import checked_options
 
 log = logging.getLogger(__name__)
@@ -285,8 +285,8 @@ class ZooKeeper:
         return _is_done(path, answers[path], unless=NodeExistsError)
 
     def _create_many(self, items: Mapping[str, bytes | None], acl: list[ACL], *, ephemeral: bool) -> dict[str, Any]:
-        create = self._client.create_async
-        requests = [partial(create, path, data, acl=acl, ephemeral=ephemeral) for path, data in items.items()]
+        create = partial(create_async, client=self._client, acl=acl, ephemeral=ephemeral)
+        requests = [partial(create, path, data) for path, data in items.items()]
         return dict(zip(items, self._ask(requests), strict=True))
 
     def _create_ephemerals(self, items: Mapping[str, bytes], acl: list[ACL]) -> dict[str, CreateOutcome]:
@@ -317,8 +317,8 @@ class ZooKeeper:
         """As in 0.8.2.2: one refused request for each further node of a directory, which servers log and count."""
         firsts = {_parent(path): path for path in reversed(list(paths))}
         parents = [_parent(path) for path in paths if firsts[_parent(path)] != path]
-        create = self._client.create_async
-        answers = self._ask([partial(create, parent, None, acl=acl) for parent in parents])
+        create = partial(create_async, client=self._client, acl=acl, ephemeral=False)
+        answers = self._ask([partial(create, parent, None) for parent in parents])
         for parent, answer in zip(parents, answers, strict=True):
             _is_done(parent, answer, unless=NodeExistsError)
 

@@ -91,8 +91,9 @@ def promises() -> Iterator[Wanted]:
     for case in (MAIN, NEW):
         yield Wanted(BENCH, case.name, ARROW, RAW, 0.5)
     yield Wanted(BENCH, LARGE.name, READ, RAW, 0.8)
-    for case, peer in itertools.product((MAIN, LARGE), (SCALA, *JAVA)):
-        yield Wanted(BENCH, case.name, READ, peer, 1.0, MEMORY)
+    for case, peers in ((MAIN, (SCALA, TOOL, SCALA_1_1, *JAVA)), (LARGE, (SCALA, *JAVA))):
+        for peer in peers:
+            yield Wanted(BENCH, case.name, READ, peer, 1.0, MEMORY)
 
 
 def run(report: Report) -> None:
