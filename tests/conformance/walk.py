@@ -8,7 +8,7 @@ walks whose sessions are short on purpose.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
@@ -25,6 +25,7 @@ from zkconsumer.testing.waiting import eventually, scaled
 
 Kind = Literal["ours", "0.8.2.2", "1.1.1"]
 Owners = dict[tuple[str, int], str]
+Walking = Callable[..., "Walk"]
 
 SETTLING_S = 90.0
 LONG_SESSION_S = 30.0
