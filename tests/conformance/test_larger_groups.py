@@ -81,12 +81,7 @@ def test_a_group_of_both_lives_as_one_of_real_members(walking: Walking, life: Li
         walk.tools_agree(owners)
 
         for ours in (True, False):
-            name = _one(walk, ours)
-            again = walk.pause_past_session(name)
-            walk.resume(name)
-            walk.settle()
-            walk.await_again(again)
-            walk.deliver()
+            _stand_still(walk, _one(walk, ours))
 
         walk.commit()
         kinds = {name: kind_of(walk, name) for name in walk.members}
@@ -178,15 +173,20 @@ def test_members_that_stand_still_past_their_session(walking: Walking, broker: s
         walk.join(dict(zip(NAMES[:4], (real, OURS, real, OURS), strict=True)), Subscribed({"a": 1}))
         walk.settle()
         walk.deliver()
-        for name in (_one(walk, ours=True), _one(walk, ours=False)):
-            again = walk.pause_past_session(name)
-            walk.resume(name)
-            walk.settle()
-            walk.await_again(again)
-            walk.deliver()
+        for ours in (True, False):
+            _stand_still(walk, _one(walk, ours))
         walk.commit()
         walk.tools_agree(walk.settle())
         walk.leave(*walk.members)
+
+
+def _stand_still(walk: Walk, name: str) -> None:
+    """Past the end of its session; then it comes back."""
+    again = walk.pause_past_session(name)
+    walk.resume(name)
+    walk.settle()
+    walk.await_again(again)
+    walk.deliver()
 
 
 def kind_of(walk: Walk, name: str) -> Kind:

@@ -15,6 +15,7 @@ from tests.conformance.evidence import Evidence, TimedTap, by_session, clues, ti
 from tests.conformance.group import Group, fresh
 from tests.conformance.guesser import Guesser, Member, SingleClue, Verdict, Weigher, judge, telltales
 from tests.conformance.our_process import OurProcess
+from tests.conformance.test_to_the_letter import PROPERTIES
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.link import Direction
 from zkconsumer.testing.scala import ScalaConsumer
@@ -26,15 +27,6 @@ GROUPS_OF_DEFAULTS = 3
 SETTLING_S = 60.0
 ALIKE = {"request_versions": "0.8.2", "zookeeper_requests": "one by one"}
 ONCE_IN = 200  # runs in which a coin would be as lucky
-
-PROPERTIES = {
-    "auto.offset.reset": "smallest",
-    "auto.commit.interval.ms": "3600000",
-    "rebalance.backoff.ms": "300",
-    "rebalance.max.retries": "50",
-    "zookeeper.session.timeout.ms": "20000",
-    "zookeeper.connection.timeout.ms": "60000",
-}
 
 
 class Town:
