@@ -85,6 +85,7 @@ class ZookeeperConsumerConnector:
             options=config.zookeeper_options,
             stopping=self._stopping,
             one_by_one=emulation.asks_zookeeper_one_by_one,
+            looks_before_claiming=emulation.empty_parent_data,
         )
         self._cluster = ClusterView(
             self._zookeeper,

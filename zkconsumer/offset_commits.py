@@ -154,12 +154,13 @@ class OffsetCommitter:
         noted = self._noted
         if noted is None or storage is not noted.kafka:
             return offsets
-        return {
-            where: given
-            if isinstance(given, OffsetAndMetadata) and given.metadata
-            else OffsetAndMetadata(_number(given), note_of(noted.zookeeper.last_known(where)))
-            for where, given in offsets.items()
-        }
+        with_notes = dict(offsets)
+        for where, given in offsets.items():
+            offset, note = given if isinstance(given, OffsetAndMetadata) else (given, "")
+            before = noted.zookeeper.last_known(where)
+            if not note and before is not None:
+                with_notes[where] = OffsetAndMetadata(offset, note_of(before))
+        return with_notes
 
     def _retries(self, retry_on_failure: bool) -> int:
         match self._config.emulation.commit_retries:
@@ -182,10 +183,6 @@ class OffsetCommitter:
     def _tell_failure(self, error: Exception) -> None:
         if self._events.active:
             self._events.publish(CommitFailed(consumer_id=self._consumer_id, error=str(error)))
-
-
-def _number(given: int | OffsetAndMetadata) -> int:
-    return given.offset if isinstance(given, OffsetAndMetadata) else given
 
 
 def _both(storages: Mapping[str, OffsetStorage]) -> _Both | None:

@@ -71,9 +71,9 @@ class ZooKeeperOffsets:
         self._checkpoints.update(changed)
         return len(changed)
 
-    def last_known(self, where: TopicAndPartition) -> int:
-        """What was last read or written; -1 if nothing was."""
-        return self._checkpoints.get(where, NO_OFFSET)
+    def last_known(self, where: TopicAndPartition) -> int | None:
+        """What was last read (-1: no offset) or written; None if neither was done."""
+        return self._checkpoints.get(where)
 
     def wake(self) -> None:
         """Nothing to do: `stopping` ends the waits of the connector's ZooKeeper."""

@@ -90,8 +90,11 @@ class ZooKeeper:
         stopping: threading.Event | None = None,
         protect_if_authenticated: bool = True,
         one_by_one: bool = False,
+        looks_before_claiming: bool = False,
     ) -> None:
+        """`looks_before_claiming`: whether the chroot is there, once, as 1.1.1 does; of what is asked one by one."""
         self.one_by_one = one_by_one
+        self._looks_before_claiming = one_by_one and looks_before_claiming
         self._connect = connect
         self._connection_timeout_ms = connection_timeout_ms
         self._stopping = stopping or threading.Event()
@@ -240,6 +243,9 @@ class ZooKeeper:
         """Create all of them, and their parents (0.8: createEphemeralPathExpectConflict). A conflict stops nothing."""
         with self.in_one_session():  # or some of what is told to be ours is gone
             outcomes: dict[str, CreateOutcome] = {}
+            if protected and items and self._looks_before_claiming:
+                self._looks_before_claiming = False
+                self.exists("/")
             for part in self._parts(items):
                 outcomes |= self._create_ephemerals(part, self._acl(protected))
             return outcomes

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.conformance.wire_tap import APIS, Seen, WireTap
 from zkconsumer.emulation import emulation
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.link import Direction
-from zkconsumer.testing.scala import ScalaConsumer
+from zkconsumer.testing.scala import ScalaConsumer, ScalaVersion
 from zkconsumer.testing.transactions import Transaction
 from zkconsumer.testing.waiting import eventually
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -76,6 +76,7 @@ class Stage:
 
     def __init__(self, kafka: KafkaCluster, zookeeper: ZooKeeperServer, client: KazooClient) -> None:
         self._kafka = kafka
+        self._version: ScalaVersion = "1.1.1" if kafka.version == "1.1.1" else "0.8.2.2"
         self._zookeeper = zookeeper
         self._client = client
         self._rounds = 0  # records in each partition
@@ -111,9 +112,10 @@ class Stage:
         return Run([_plain(one, chroot, group.name, before_us) for one in log], asked)
 
     def _member(self, stack: ExitStack, who: Who, group: Group, name: str) -> Member:
-        make: Any = ScalaConsumer
+        make: Any = partial(ScalaConsumer, version=self._version)
         if who == "ours":
-            switches = emulation("0.8.2").with_switches(request_versions="0.8.2", zookeeper_requests="one by one")
+            profile = self._version.rpartition(".")[0]
+            switches = emulation(profile).with_switches(request_versions=profile, zookeeper_requests="one by one")
             make = partial(OurMember, emulate=switches)
         topics = dict.fromkeys(TOPICS, 1)
         properties = PROPERTIES | {"client.id": name}
@@ -149,32 +151,32 @@ def _plain(one: Transaction, chroot: str, group: str, before_us: int) -> tuple[A
     return one.operation.value, one.error_name, one.cxid, path, data
 
 
-@pytest.fixture(scope="module")
-def stage(zookeeper_server: ZooKeeperServer) -> Iterator[Stage]:
-    with _stage(zookeeper_server) as stage:
-        yield stage
-
-
-class _stage(ExitStack):
-    """For the test and for recording."""
-
-    def __init__(self, zookeeper: ZooKeeperServer) -> None:
-        super().__init__()
-        self._zookeeper = zookeeper
-
-    def __enter__(self) -> Stage:  # type: ignore[override]
-        super().__enter__()
-        kafka = self.enter_context(KafkaCluster(version="0.8.2.2", zookeeper=self._zookeeper, linked=True))
+@contextmanager
+def staged(zookeeper: ZooKeeperServer, version: ScalaVersion) -> Iterator[Stage]:
+    """For the tests and for recording."""
+    with KafkaCluster(version=version, zookeeper=zookeeper, linked=True) as kafka:
         client = KazooClient(kafka.zookeeper_connect)
         client.start(60)
-        self.callback(client.close)
-        self.callback(client.stop)
-        return Stage(kafka, self._zookeeper, client)
+        try:
+            yield Stage(kafka, zookeeper, client)
+        finally:
+            client.stop()
+            client.close()
 
 
-def test_everything_is_asked_for_as_often_and_in_the_same_order(stage: Stage) -> None:
+@pytest.mark.conformance_full
+def test_zookeeper_is_asked_as_often_as_by_1_1_1(zookeeper_server: ZooKeeperServer) -> None:
+    """A1, A20, E1, J5: with `emulate="1.1"`; what brokers are asked in which order is not imitated."""
+    with staged(zookeeper_server, "1.1.1") as stage:
+        real, ours = stage.run("real"), stage.run("ours")
+
+    assert ours.log == real.log
+
+
+def test_everything_is_asked_for_as_often_and_in_the_same_order(zookeeper_server: ZooKeeperServer) -> None:
     """A1, A20, E1, H2, H3, J5: the numbers of the requests in the session tell how many reads came between."""
-    real, ours = stage.run("real"), stage.run("ours")
+    with staged(zookeeper_server, "0.8.2.2") as stage:
+        real, ours = stage.run("real"), stage.run("ours")
 
     assert ours.log == real.log
     assert ours.orders() == real.orders()
@@ -182,5 +184,5 @@ def test_everything_is_asked_for_as_often_and_in_the_same_order(stage: Stage) ->
 
 
 if __name__ == "__main__":
-    with ZooKeeperServer() as server, _stage(server) as scene:
+    with ZooKeeperServer() as server, staged(server, "0.8.2.2") as scene:
         VECTORS.write_text(json.dumps(scene.run("real").orders()) + "\n")
