@@ -19,6 +19,7 @@ from fetcher.events import Enqueued, EventPublisher, Fetched, FetchFailed, Offse
 from fetcher.fetch_statistics import FetchStatistics
 from fetcher.message_set import ByteBufferMessageSet
 from fetcher.partition import PartitionTopicInfo
+from fetcher.request_order import IN_HASH_ORDER, order_of_fetch, order_of_resets
 from fetcher.settings import FetcherSettings
 from fetcher.simple_consumer import CONNECTION_ERRORS, FIRST_VERSION_WITH_FULL_ANSWERS, SimpleConsumer
 from fetcher.structs import Broker, TopicAndPartition
@@ -69,6 +70,7 @@ class ConsumerFetcherThread(ShutdownableThread):
         self._positions: dict[TopicAndPartition, _Position] = {}  # the first is asked for first
         self._closed = False
         self._ahead: dict[TopicAndPartition, _Asked] = {}  # what was asked for ahead; the thread's own
+        self._order: dict[TopicAndPartition, None] = {}  # of the last request, as a release has it
 
     @property
     def broker(self) -> Broker:
@@ -129,9 +131,10 @@ class ConsumerFetcherThread(ShutdownableThread):
             return
         new = {partition: one for partition, one in asked.items() if one.offset < 0}
         if new:
-            self._give_back([partition for partition, one in new.items() if not self._reset(partition, one)])
+            order = order_of_resets(new) if self._settings.request_versions in IN_HASH_ORDER else new
+            self._give_back([partition for partition in order if not self._reset(partition, new[partition])])
             return
-        response = self._fetch(self._request(asked))
+        response = self._fetch(self._in_order(self._request(asked)))
         self._statistics.requests += 1
         if response is not None:
             sets = {
@@ -148,6 +151,14 @@ class ConsumerFetcherThread(ShutdownableThread):
     def _request(self, asked: Mapping[TopicAndPartition, _Asked]) -> dict[TopicAndPartition, tuple[int, int]]:
         fetch_size = self._settings.fetch_message_max_bytes
         return {partition: (one.offset, fetch_size) for partition, one in asked.items()}
+
+    def _in_order(self, request: dict[TopicAndPartition, tuple[int, int]]) -> dict[TopicAndPartition, tuple[int, int]]:
+        """Of the release whose requests are to be sent, if it goes by hashes."""
+        if self._settings.request_versions not in IN_HASH_ORDER:
+            return request
+        if self._order.keys() != request.keys():
+            self._order = dict.fromkeys(order_of_fetch(request))
+        return {partition: request[partition] for partition in self._order}
 
     def _ask_ahead(
         self,

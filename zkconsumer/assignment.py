@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fetcher.java import java_hash, to_int32
+from fetcher.scala_order import case_class_hash, immutable_set_order
 from fetcher.structs import TopicAndPartition
 from zkconsumer.emulation import Emulation
 from zkconsumer.errors import IllegalArgumentException
-from zkconsumer.scala_order import case_class_hash, immutable_set_order
 from zkconsumer.topic_count import ConsumerThreadId, thread_order_key
 
 log = logging.getLogger(__name__)

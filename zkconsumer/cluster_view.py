@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from fetcher.java import text_order_key
+from fetcher.scala_order import immutable_map_order, mutable_map_order
 from fetcher.structs import Broker
 from zkconsumer import paths
 from zkconsumer.assignment import AssignmentContext
 from zkconsumer.emulation import Emulation
 from zkconsumer.errors import IllegalArgumentException, UnreadableZnode, ZooKeeperError
-from zkconsumer.scala_order import immutable_map_order, mutable_map_order
 from zkconsumer.topic_count import (
     ConsumerThreadId,
     TopicCount,
@@ -77,20 +77,30 @@ class ClusterView:
         return self._subscriptions([consumer_id], consumer_id)[consumer_id]
 
     def my_threads(self, consumer_id: str) -> Threads:
-        """This member's thread ids by topic, wildcards expanded to the topics there are now."""
+        """This member's thread ids by topic, wildcards expanded to the topics there are now. Begins an attempt."""
+        if self._zookeeper.one_by_one:
+            self.brokers()  # As in 0.8.2.2: which are not looked at, and asked for again.
         return self._threads({consumer_id: self.my_topic_count(consumer_id)})[consumer_id]
 
     def read_group(self, consumer_id: str) -> AssignmentContext:
         """Everything an assignment depends on."""
-        members = self._zookeeper.children(paths.GroupPaths(self._group).ids) or []
+        if self._zookeeper.one_by_one:  # As in 0.8.2.2: itself first, and at the end once more who is there.
+            self._threads({consumer_id: self.my_topic_count(consumer_id)})
+        members = self._members()
         subscriptions = self._subscriptions([*members, consumer_id], consumer_id)
-        return assignment_context(
+        context = assignment_context(
             self._group,
             consumer_id,
             self._threads(subscriptions),
             self.partitions_for,
             whole_group=self._emulation.reads_partitions_of_the_whole_group,
         )
+        if self._zookeeper.one_by_one:
+            self._members()
+        return context
+
+    def _members(self) -> list[str]:
+        return self._zookeeper.children(paths.GroupPaths(self._group).ids) or []
 
     def _broker_at(self, path: str) -> Callable[[bytes | None], Broker]:
         def decode(data: bytes | None) -> Broker:
@@ -114,9 +124,11 @@ class ClusterView:
         }
 
     def _threads(self, subscriptions: Mapping[str, TopicCount]) -> dict[str, Threads]:
-        """Thread ids by member and topic. One list of topics serves all wildcards."""
-        has_wildcard = any(isinstance(subscription, WildcardTopicCount) for subscription in subscriptions.values())
-        topics = self._zookeeper.children(paths.BROKER_TOPICS) or () if has_wildcard else ()
+        """Thread ids by member and topic. One list of topics serves all wildcards, unless it is read for each."""
+        wildcards = sum(isinstance(subscription, WildcardTopicCount) for subscription in subscriptions.values())
+        topics: Sequence[str] = ()
+        for _ in range(wildcards if self._zookeeper.one_by_one else min(1, wildcards)):
+            topics = self._zookeeper.children(paths.BROKER_TOPICS) or ()
         return {
             member: subscription.threads_by_topic(
                 topics,

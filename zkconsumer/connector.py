@@ -84,6 +84,8 @@ class ZookeeperConsumerConnector:
             connection_timeout_ms=config.zookeeper_connection_timeout_ms,
             options=config.zookeeper_options,
             stopping=self._stopping,
+            one_by_one=emulation.asks_zookeeper_one_by_one,
+            looks_before_claiming=emulation.empty_parent_data,
         )
         self._cluster = ClusterView(
             self._zookeeper,

@@ -16,6 +16,7 @@ from zkconsumer.errors import InvalidConfigException
 
 RoundRobin = Literal["0.8.2", "0.10.2", "1.0"]
 CommitRetries = Literal["at shutdown", "inverted", "as named"]
+ZooKeeperRequests = Literal["many at a time", "one by one"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -37,9 +38,17 @@ class Emulation:
     """A consumer.id that is taken raises ZkNodeExistsException at once, as from 0.9, instead of waiting until the
     other one leaves (Q8, KAFKA-1387)."""
 
+    keep_what_does_not_change: bool = False
+    """A rebalance that would give this consumer what it owns already stops, releases and claims nothing (Q4). Nobody
+    has to wait for it: what others wait for is not what it keeps."""
+
     commit_when_session_is_lost: bool = False
     """After a lost session commit what was consumed, where nobody else owns it yet, instead of delivering it again
     (Q9)."""
+
+    honour_rewind_in_zookeeper: bool = False
+    """With dual commit start at an offset that was set back in ZooKeeper alone, instead of at the larger of two. What
+    is stored in Kafka has a note for that."""
 
     drop_ready_item_on_rebalance: bool = False
     """A message seen by has_next() but not taken before a rebalance is forgotten, instead of delivered twice (Q11)."""
@@ -71,6 +80,10 @@ class Emulation:
     """Versions of the requests: the newest the broker knows, so that it need not convert messages down (the default in
     every profile), or exactly those a release sends."""
 
+    zookeeper_requests: ZooKeeperRequests = "many at a time"
+    """Ask ZooKeeper for what can be asked together, once (the default in every profile), or one by one, in the order of
+    0.8.2.2 and as often as it asks: a server's log tells how many requests came between two that change something."""
+
     empty_parent_data: bool = False
     """Parents of the ids node are created with empty data, as from 0.9, instead of none at all."""
 
@@ -88,6 +101,10 @@ class Emulation:
     def reads_partitions_of_the_whole_group(self) -> bool:
         """From 0.10.2 a member reads the partitions of all the group's topics, before only of its own."""
         return self.round_robin != "0.8.2"
+
+    @property
+    def asks_zookeeper_one_by_one(self) -> bool:
+        return self.zookeeper_requests == "one by one"
 
     def with_switches(self, **changes: Any) -> Emulation:
         """The same with some switches set differently. An unknown name is a TypeError."""
@@ -115,8 +132,10 @@ _PROFILES = {
     "fixed": Emulation(
         round_robin="1.0",
         keep_trying_to_rebalance=True,
+        keep_what_does_not_change=True,
         fail_on_duplicate_consumer_id=True,
         commit_when_session_is_lost=True,
+        honour_rewind_in_zookeeper=True,
         drop_ready_item_on_rebalance=True,
         drop_chunk_on_shutdown=True,
         commit_retries="as named",

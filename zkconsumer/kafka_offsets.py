@@ -59,6 +59,7 @@ class KafkaOffsets:
         self._list_brokers = list_brokers
         self._consumer_id = consumer_id
         self._stopping = stopping
+        self.notes: dict[TopicAndPartition, str] = {}  # stored beside the offsets of the last fetch
         self._channel: BlockingChannel | None = None
         self._give_up_s: float | None = None  # None: until it works
         self._is_woken = False
@@ -156,6 +157,7 @@ class KafkaOffsets:
                 # Unlike 0.8.2.2: there any other error counts as "no offset", and the partition is reset.
                 raise KafkaException(f"the offset manager refused the offset of {where}: {class_name_for(code)}")
             positions[where] = -1 if stored is None else stored.offset
+        self.notes = {where: stored.metadata for where, stored in answer.partitions.items()}
         return positions
 
     def _exchange(self, request: bytes, *, even_if_stopping: bool) -> memoryview:

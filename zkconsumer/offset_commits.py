@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from fetcher.errors import KafkaException
 from fetcher.events import EventPublisher
@@ -17,13 +18,22 @@ from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.errors import OffsetCommitFailed
 from zkconsumer.events import CommitFailed, Committed
-from zkconsumer.offsets import OffsetStorage
+from zkconsumer.kafka_offsets import KafkaOffsets
+from zkconsumer.offsets import OffsetStorage, ZooKeeperOffsets
+from zkconsumer.rewinds import note_of, start_of
 
 log = logging.getLogger(__name__)
 
 Offsets = Mapping[TopicAndPartition, int | OffsetAndMetadata]
 
 SHUTDOWN_BUDGET_S = 2.5  # retries end by then when the consumer is being shut down
+
+
+class _Both(NamedTuple):
+    """The two places of dual commit."""
+
+    kafka: KafkaOffsets
+    zookeeper: ZooKeeperOffsets
 
 
 class OffsetCommitter:
@@ -46,6 +56,7 @@ class OffsetCommitter:
         self._events = events
         self._stopping = stopping
         self._lock = threading.Lock()  # 0.8: offsetsChannelLock
+        self._noted = _both(storages) if config.emulation.honour_rewind_in_zookeeper else None
 
     def commit(self, *, retry_on_failure: bool) -> None:
         """Store the positions of all partitions owned now."""
@@ -58,12 +69,18 @@ class OffsetCommitter:
     def fetch(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, int]:
         """Where to start: the stored positions, -1 for none.
 
-        Of two places the larger one: members that are not on Kafka yet write to ZooKeeper only.
+        Of two places the larger one: members that are not on Kafka yet write to ZooKeeper only. See rewinds.py.
         """
         if not partitions:
             return {}
         with self._lock:
             found = [storage.fetch(partitions) for storage in self._storages.values()]
+            if self._noted is not None:
+                in_kafka, in_zookeeper = found
+                notes = self._noted.kafka.notes
+                return {
+                    where: start_of(in_kafka[where], notes.get(where, ""), in_zookeeper[where]) for where in partitions
+                }
         return {where: max(positions[where] for positions in found) for where in partitions}
 
     def wake(self) -> None:
@@ -112,7 +129,7 @@ class OffsetCommitter:
                     break
                 began_s = time.monotonic()
                 try:
-                    written = storage.commit(offsets)
+                    written = storage.commit(self._with_notes(storage, offsets))
                 except OffsetCommitFailed as error:
                     failure = error
                     offsets = {where: offsets[where] for where in error.stored}
@@ -131,6 +148,19 @@ class OffsetCommitter:
             self._events.publish(event)
         if failure is not None:
             raise failure
+
+    def _with_notes(self, storage: OffsetStorage, offsets: Offsets) -> Offsets:
+        """For Kafka, beside those that have no note of the application: what ZooKeeper holds."""
+        noted = self._noted
+        if noted is None or storage is not noted.kafka:
+            return offsets
+        with_notes = dict(offsets)
+        for where, given in offsets.items():
+            offset, note = given if isinstance(given, OffsetAndMetadata) else (given, "")
+            before = noted.zookeeper.last_known(where)
+            if not note and before is not None:
+                with_notes[where] = OffsetAndMetadata(offset, note_of(before))
+        return with_notes
 
     def _retries(self, retry_on_failure: bool) -> int:
         match self._config.emulation.commit_retries:
@@ -153,3 +183,11 @@ class OffsetCommitter:
     def _tell_failure(self, error: Exception) -> None:
         if self._events.active:
             self._events.publish(CommitFailed(consumer_id=self._consumer_id, error=str(error)))
+
+
+def _both(storages: Mapping[str, OffsetStorage]) -> _Both | None:
+    """None if there is only one."""
+    kafka, zookeeper = storages.get("kafka"), storages.get("zookeeper")
+    if isinstance(kafka, KafkaOffsets) and isinstance(zookeeper, ZooKeeperOffsets):
+        return _Both(kafka, zookeeper)
+    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from fetcher.request_order import order_of_commit
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from zkconsumer.errors import UnreadableZnode
 from zkconsumer.paths import GroupTopicPaths
@@ -63,10 +64,16 @@ class ZooKeeperOffsets:
             for where, given in offsets.items()
             if (offset := _plain(given)) >= 0 and offset != self._checkpoints.get(where)
         }
+        if self._zookeeper.one_by_one:
+            changed = {where: changed[where] for where in order_of_commit(offsets) if where in changed}
         data_of = {self._path(where): encode_offset(offset) for where, offset in changed.items()}
         self._zookeeper.update_many(data_of, protected=True)
         self._checkpoints.update(changed)
         return len(changed)
+
+    def last_known(self, where: TopicAndPartition) -> int | None:
+        """What was last read (-1: no offset) or written; None if neither was done."""
+        return self._checkpoints.get(where)
 
     def wake(self) -> None:
         """Nothing to do: `stopping` ends the waits of the connector's ZooKeeper."""

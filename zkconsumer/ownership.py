@@ -40,11 +40,21 @@ class PartitionOwnership:
     def release_all(self, partitions: Iterable[TopicAndPartition]) -> None:
         """Let go of these (0.8: releasePartitionOwnership)."""
         released = tuple(partitions)
-        self._tell_of_strangers(released)
+        if not self._zookeeper.one_by_one:
+            self._tell_of_strangers(released)
         # As in 0.8.2.2: whatever stands there is deleted, another's node included.
         self._zookeeper.delete_many(map(self._path, released))
         if self._events.active:
             self._events.publish(PartitionsReleased(consumer_id=self._consumer_id, partitions=released))
+
+    def holds_all(self, assignment: Mapping[TopicAndPartition, ConsumerThreadId]) -> bool:
+        """Whether all of these are claimed as they are to be, in the session we have."""
+        wanted = {self._path(where): str(thread).encode() for where, thread in assignment.items()}
+        nodes = self._zookeeper.read_many_with_stat(wanted)
+        return all(
+            node is not None and node.data == wanted[path] and node.ephemeral_owner == self._zookeeper.session_id
+            for path, node in nodes.items()
+        )
 
     def without_owner(self, partitions: Iterable[TopicAndPartition]) -> set[TopicAndPartition]:
         """Those of these that nobody owns now."""

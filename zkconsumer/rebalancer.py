@@ -21,6 +21,7 @@ from fetcher.errors import KafkaException
 from fetcher.events import EventPublisher
 from fetcher.manager import ConsumerFetcherManager
 from fetcher.partition import PartitionTopicInfo
+from fetcher.request_order import order_in_a_map, order_in_pools
 from fetcher.structs import TopicAndPartition
 from zkconsumer.assignment import Assignor, assignor_for, by_topic, mine
 from zkconsumer.cluster_view import ClusterView
@@ -75,6 +76,7 @@ class Rebalancer:
         self._parts = parts
         self._stopping = stopping
         self._fetching: Collection[PartitionTopicInfo] = ()  # not the registry, which a lost session empties at once
+        self._kept: Mapping[TopicAndPartition, ConsumerThreadId] | None = None  # what is claimed, while it is fetched
         self._assign: Assignor = assignor_for(config.partition_assignment_strategy, config.emulation)
 
     def synced_rebalance(self, reason: str) -> None:
@@ -135,13 +137,15 @@ class Rebalancer:
         my_topics = parts.cluster.my_threads(self._consumer_id)
         if not parts.cluster.brokers() and not self._watch_for_brokers():
             return True
+        if self._config.emulation.keep_what_does_not_change and self._has_all_it_gets():
+            return True
         self._close_fetchers(topics=my_topics)  # first, or we deliver what others already own
         self._call_before_releasing_partitions()
         self._release_all()
         context = parts.cluster.read_group(self._consumer_id)
         self._step("assign")
         assignment = self._assign(context)
-        to_claim = mine(assignment, self._consumer_id)
+        to_claim = self._in_order(mine(assignment, self._consumer_id))
         self._step("read offsets")
         registry = self._new_registry(to_claim, parts.commits.fetch(to_claim))
         self._step("claim")
@@ -150,6 +154,7 @@ class Rebalancer:
         self.registry = registry
         self._call_before_starting_fetchers(assignment)
         self._start_fetchers(registry)
+        self._kept = to_claim
         return True
 
     def forget_ownership(self, *, commit_first: bool) -> None:
@@ -161,12 +166,21 @@ class Rebalancer:
         if commit_first and self.registry.partitions:
             self._stop_and_clear(topics=None)  # or what is delivered after the commit comes again
         owned, self.registry = self.registry, TopicRegistry.EMPTY
+        self._kept = None
         if commit_first and owned.partitions:
             free = self._parts.ownership.without_owner(owned.partitions)
             positions = {where: offset for where, offset in owned.consumed_offsets().items() if where in free}
             self._parts.commits.commit_these(positions, retry_on_failure=False)
 
     # --- the steps ---
+
+    def _has_all_it_gets(self) -> bool:
+        """Whether it would claim what it owns, and owns it."""
+        kept = self._kept
+        if kept is None:
+            return False
+        assignment = self._assign(self._parts.cluster.read_group(self._consumer_id))
+        return mine(assignment, self._consumer_id) == kept and self._parts.ownership.holds_all(kept)
 
     def _watch_for_brokers(self) -> bool:
         """From now on the first broker triggers a rebalance. True if it came before we watched.
@@ -196,6 +210,7 @@ class Rebalancer:
 
     def _stop_and_clear(self, topics: Collection[str] | None) -> None:
         self._step("stop fetchers")
+        self._kept = None
         self._parts.fetchers.stop_connections()
         self._step("clear streams")
         for info in self._fetching:
@@ -218,6 +233,14 @@ class Rebalancer:
         owned, self.registry = self.registry, TopicRegistry.EMPTY
         self._parts.ownership.release_all(owned.partitions)
 
+    def _in_order(
+        self, to_claim: Mapping[TopicAndPartition, ConsumerThreadId]
+    ) -> Mapping[TopicAndPartition, ConsumerThreadId]:
+        """That of 0.8.2.2's map of claims, where servers may tell us by it."""
+        if not self._config.emulation.asks_zookeeper_one_by_one:
+            return to_claim
+        return {where: to_claim[where] for where in order_in_a_map(to_claim)}
+
     def _new_registry(
         self, mine: Mapping[TopicAndPartition, ConsumerThreadId], offsets: Mapping[TopicAndPartition, int]
     ) -> TopicRegistry:
@@ -233,6 +256,8 @@ class Rebalancer:
             )
             log.debug("[%s], %s selected new offset %d", self._consumer_id, info, offsets[where])
             infos[where] = info
+        if self._config.emulation.asks_zookeeper_one_by_one:
+            infos = {where: infos[where] for where in order_in_pools(infos)}
         return TopicRegistry(infos)
 
     def _call_before_starting_fetchers(self, assignment: Mapping[TopicAndPartition, ConsumerThreadId]) -> None:

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fetcher.java import text_order_key
+from fetcher.scala_order import immutable_map_order
 from zkconsumer.emulation import INTERNAL_TOPICS
 from zkconsumer.errors import IllegalArgumentException
-from zkconsumer.scala_order import immutable_map_order
 from zkconsumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from zkconsumer.znodes import Pattern, Registration
 

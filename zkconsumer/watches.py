@@ -185,11 +185,23 @@ class _Watch:
                 # As in 0.8.2.2: the node's existence as well, which operators see in the server's list of watches.
                 client.exists_async(self._path, watch=self._notified)
                 answer = client.get_children_async(self._path, watch=self._notified, include_data=True)
+            elif self._zookeeper.one_by_one:
+                self._ask_as_zk_client()
+                return
             else:
                 answer = client.get_async(self._path, watch=self._notified)
         except KazooException:
             return  # closed, or not connected: Watches asks again when it is
         answer.rawlink(self._answered)
+
+    def _ask_as_zk_client(self) -> None:
+        """Whether it exists, and its data only after an event."""
+        client = self._zookeeper.client
+        existence = client.exists_async(self._path, watch=self._notified)
+        if self._is_known:
+            client.get_async(self._path, watch=self._notified).rawlink(self._answered)
+        else:
+            existence.rawlink(self._answered_existence)
 
     def _answered(self, answer: Any) -> None:
         """Called by: kazoo's callback thread."""
@@ -211,6 +223,8 @@ class _Watch:
             return
         if stat is None:
             self._compare(None, None)
+        elif self._zookeeper.one_by_one and not self._is_known:
+            self._compare((stat.czxid, stat.mzxid), b"")
         else:
             self.ask()  # it came between the two questions
 

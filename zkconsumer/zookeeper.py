@@ -3,7 +3,8 @@
 Rules:
 * A call is repeated until the connection is back, without limit, as ZkClient does. Two things end the wait: `stopping`,
   which the owner sets, and the loss of the session in which the call began. Neither is looked at while all is well.
-* What is asked for many paths goes out many at a time; the outcome is the same as one by one.
+* What is asked for many paths goes out many at a time; the outcome is the same as one by one, which `one_by_one` asks
+  for. Then all that reads and writes here does it as often as 0.8.2.2, which can be counted in a server's log.
 * A create whose answer was lost is settled by reading: ours is what our own session created.
 * kazoo's exceptions do not leave this file. None of these calls may be made on kazoo's own threads.
 """
@@ -89,7 +90,12 @@ class ZooKeeper:
         options: Mapping[str, Any] | None = None,
         stopping: threading.Event | None = None,
         protect_if_authenticated: bool = True,
+        one_by_one: bool = False,
+        looks_before_claiming: bool = False,
     ) -> None:
+        """`looks_before_claiming`: whether the chroot is there, once, as 1.1.1 does; of what is asked one by one."""
+        self.one_by_one = one_by_one
+        self._looks_before_claiming = one_by_one and looks_before_claiming
         self._connect = connect
         self._connection_timeout_ms = connection_timeout_ms
         self._stopping = stopping or threading.Event()
@@ -145,7 +151,9 @@ class ZooKeeper:
                 queue.put(self._note_kazoo_thread)
             self._wait_for_first_connection()
             # Also without a chroot: kazoo is connected before it is authenticated, and an answer comes after both.
-            if (self._client.chroot or self._authenticates) and not self.exists("/"):
+            # As in 0.8.2.2, if asked one by one: nobody looks, and the registration fails.
+            looks = self._authenticates or (self._client.chroot and not self.one_by_one)
+            if looks and not self.exists("/"):
                 raise MissingChroot(self._client.chroot)
         except BaseException:
             self.close()
@@ -240,7 +248,13 @@ class ZooKeeper:
     def create_ephemerals(self, items: Mapping[str, bytes], *, protected: bool = False) -> dict[str, CreateOutcome]:
         """Create all of them, and their parents (0.8: createEphemeralPathExpectConflict). A conflict stops nothing."""
         with self.in_one_session():  # or some of what is told to be ours is gone
-            return self._create_ephemerals(items, self._acl(protected))
+            outcomes: dict[str, CreateOutcome] = {}
+            if protected and items and self._looks_before_claiming:
+                self._looks_before_claiming = False
+                self.exists("/")
+            for part in self._parts(items):
+                outcomes |= self._create_ephemerals(part, self._acl(protected))
+            return outcomes
 
     def delete(self, path: str) -> None:
         """Whatever it holds; a missing node is fine."""
@@ -258,6 +272,10 @@ class ZooKeeper:
 
     def update_many(self, items: Mapping[str, bytes], *, protected: bool = False) -> None:
         """Set all first; only for those that do not exist more is asked."""
+        for part in self._parts(items):
+            self._update_together(part, protected=protected)
+
+    def _update_together(self, items: Mapping[str, bytes], *, protected: bool) -> None:
         missing = self._set_many(items, tolerate_missing=True)
         if not missing:
             return
@@ -276,6 +294,10 @@ class ZooKeeper:
             self._create_with_parents(path, OPEN_ACL_UNSAFE)
 
     # --- how ---
+
+    def _parts(self, items: Mapping[str, bytes]) -> Iterable[Mapping[str, bytes]]:
+        """What is dealt with at once."""
+        return [{path: data} for path, data in items.items()] if self.one_by_one else [items]
 
     def _acl(self, protected: bool) -> list[ACL]:
         return self._protected_acl if protected else OPEN_ACL_UNSAFE
@@ -380,7 +402,7 @@ class ZooKeeper:
     ) -> None:
         in_flight: deque[tuple[int, Any]] = deque()
         for number in numbers:
-            if len(in_flight) == REQUESTS_IN_FLIGHT:
+            if len(in_flight) == (1 if self.one_by_one else REQUESTS_IN_FLIGHT):
                 self._take_answer(in_flight, answers, sessions_lost)
             if sessions_lost != self._sessions_lost:
                 raise self._expired()  # before kazoo sends the rest in a new session

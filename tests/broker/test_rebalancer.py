@@ -259,19 +259,53 @@ def test_the_steps_of_an_attempt_come_in_order(
     ]
 
 
+def claims_of(group: Group, topic: str) -> list[int]:
+    """When each partition was claimed; empty unless all are."""
+    stats = [group.client.exists(f"{group.path}/owners/{topic}/{partition}") for partition in range(5)]
+    return [stat.czxid for stat in stats] if all(stats) else []
+
+
 def test_nothing_is_kept_because_nothing_changed(group: Group, topic: str, new_member: NewMember) -> None:
     """E8: all is released and claimed again."""
     new_member("c1", {topic: 1}).join()
-
-    def claims() -> list[int]:
-        """When each partition was claimed; empty unless all are."""
-        stats = [group.client.exists(f"{group.path}/owners/{topic}/{partition}") for partition in range(5)]
-        return [stat.czxid for stat in stats] if all(stats) else []
-
-    before = eventually(claims, "all partitions owned")
+    before = eventually(lambda: claims_of(group, topic), "all partitions owned")
     announce(group, "visitor")
 
-    eventually(lambda: min(claims(), default=0) > max(before), "all partitions claimed anew")
+    eventually(lambda: min(claims_of(group, topic), default=0) > max(before), "all partitions claimed anew")
+
+
+def test_a_fixed_member_keeps_what_does_not_change(
+    group: Group, topic: str, kafka: KafkaCluster, new_member: NewMember
+) -> None:
+    """Q4: neither for a rebalance that changes nothing for it, nor for less than all that it gets."""
+    member = new_member("c1", {topic: 1}, emulate="fixed", rebalance_backoff_ms=10).join()
+    before = eventually(lambda: claims_of(group, topic), "all partitions owned")
+    announce(group, "visitor")
+    eventually(lambda: len(member.told(RebalanceFinished)) == 2, "a rebalance")
+    assert claims_of(group, topic) == before
+    kafka.produce(topic, [b"new"], partition=4)
+    eventually(lambda: len(member.records) == 6, "it goes on reading")
+
+    group.remove(f"owners/{topic}/3")
+    announce(group, "another")
+
+    eventually(lambda: min(claims_of(group, topic), default=0) > max(before), "all partitions claimed anew")
+
+
+def test_a_fixed_member_keeps_nothing_after_a_failed_attempt(
+    group: Group, topic: str, kafka: KafkaCluster, new_member: NewMember
+) -> None:
+    """Q4: it does not fetch any more then, though all is still claimed."""
+    member = new_member("c1", {topic: 1}, emulate="fixed", rebalance_backoff_ms=10).join()
+    eventually(lambda: len(member.records) == 5, "all records")
+    group.put("ids/unreadable", "no json")
+    eventually(lambda: member.told(RebalanceAttemptFailed), "an attempt that fails")
+
+    group.remove("ids/unreadable")
+    eventually(lambda: len(member.told(RebalanceFinished)) >= 2, "a rebalance")
+    kafka.produce(topic, [b"new"], partition=4)
+
+    eventually(lambda: len(member.records) == 6, "it goes on reading")
 
 
 def test_a_registration_that_cannot_be_read_fails_the_attempt(

@@ -13,6 +13,7 @@ from fetcher.structs import TopicAndPartition
 from tests.broker.members import Member, NewMember
 from tests.conformance.group import Group
 from tests.zookeeper.sessions import Background
+from zkconsumer.emulation import Emulation, emulation
 from zkconsumer.errors import ConsumerTimeoutException
 from zkconsumer.events import (
     Committed,
@@ -38,6 +39,11 @@ from zkconsumer.topic_filter import Whitelist
 pytestmark = pytest.mark.kafka("0.8.2.2")
 
 SELDOM_MS = 600_000  # a commit interval that no test lasts for
+ASKING = pytest.mark.parametrize(
+    "emulate",
+    [emulation("0.8.2"), emulation("0.8.2").with_switches(zookeeper_requests="one by one")],
+    ids=["many at a time", "one by one"],
+)
 
 
 @pytest.fixture
@@ -78,12 +84,18 @@ EVERYTHING = [(partition, offset) for partition in (0, 1) for offset in range(20
 # --- the connection ---
 
 
+@ASKING
 def test_a_short_disconnection_changes_nothing(
-    kafka: KafkaCluster, topic: str, group: Group, new_member: NewMember, cut_off: tuple[Link, str]
+    kafka: KafkaCluster,
+    topic: str,
+    group: Group,
+    new_member: NewMember,
+    cut_off: tuple[Link, str],
+    emulate: Emulation,
 ) -> None:
     """L1: no rebalance, the same nodes, and messages go on arriving while ZooKeeper is away."""
     between, connect = cut_off
-    member = new_member("c1", {topic: 1}, zookeeper_connect=connect).join()
+    member = new_member("c1", {topic: 1}, zookeeper_connect=connect, emulate=emulate).join()
     eventually(lambda: received(member) == EVERYTHING, "all that is there")
     path = f"{group.path}/ids/{member.id}"
     before = group.client.exists(path).czxid
@@ -101,12 +113,13 @@ def test_a_short_disconnection_changes_nothing(
     assert received(member) == [*EVERYTHING[:20], (0, 20), *EVERYTHING[20:]]
 
 
+@ASKING
 def test_what_changed_during_a_disconnection_is_noticed_after_it(
-    kafka: KafkaCluster, topic: str, group: Group, new_member: NewMember, cut_off: tuple[Link, str]
+    topic: str, group: Group, new_member: NewMember, cut_off: tuple[Link, str], emulate: Emulation
 ) -> None:
     """L1, D1: a watch that could not fire is asked again."""
     between, connect = cut_off
-    member = new_member("c1", {topic: 1}, zookeeper_connect=connect).join()
+    member = new_member("c1", {topic: 1}, zookeeper_connect=connect, emulate=emulate).join()
 
     between.cut()
     eventually(lambda: member.told(SessionSuspended), "the disconnection noticed")
@@ -122,11 +135,12 @@ def test_what_changed_during_a_disconnection_is_noticed_after_it(
 # --- the session ---
 
 
+@ASKING
 def test_after_an_expired_session_it_is_a_member_again(
-    topic: str, group: Group, new_member: NewMember, caplog: pytest.LogCaptureFixture
+    topic: str, group: Group, new_member: NewMember, caplog: pytest.LogCaptureFixture, emulate: Emulation
 ) -> None:
     """L2, L5, M1: the line of 0.8; the same id with a new timestamp, all owned again, after a single rebalance."""
-    member = new_member("c1", {topic: 1}).join()
+    member = new_member("c1", {topic: 1}, emulate=emulate).join()
     eventually(lambda: received(member) == EVERYTHING, "all that is there")
     path = f"{group.path}/ids/{member.id}"
     old = group.client.exists(path).ephemeralOwner

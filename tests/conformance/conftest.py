@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -12,7 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.conformance.group import Group
+from tests.conformance.walk import Walk, Walking
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.scala import ScalaVersion
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 # Both ask for zookeeper_server first, so that it is there when the brokers go.
@@ -42,6 +45,25 @@ def group_1_1(kafka_1_1: KafkaCluster) -> Iterator[Callable[[str], Group]]:
     """`group_1_1(name)`: the znodes of a group beside the 1.1.1 broker."""
     with _client(kafka_1_1) as client:
         yield lambda name: Group(client, name)
+
+
+@pytest.fixture
+def walking(
+    zookeeper_server: ZooKeeperServer,
+    _kafka_clusters: Callable[[str, int], KafkaCluster],
+    request: pytest.FixtureRequest,
+) -> Walking:
+    """`walking(broker, strategy, like, …)`: a walk in a cluster of the run."""
+
+    def start(broker: str, strategy: str, like: ScalaVersion, **more: Any) -> Walk:
+        kafka = _kafka_clusters(broker, 1)
+        client = KazooClient(kafka.zookeeper_connect)
+        request.addfinalizer(client.close)
+        request.addfinalizer(client.stop)
+        client.start(60)
+        return Walk(kafka, client, strategy=strategy, like=like, **more)
+
+    return start
 
 
 @contextmanager

@@ -65,7 +65,7 @@ class Footprint:
         return Request(
             operation=entry.operation.value + (f" {entry.error_name}" if entry.error_name else ""),
             path=self._plain(entry.path or ""),
-            data="null" if entry.data is None else self._plain(_without_order(entry.data)),
+            data=self._plain(plain_data(entry.data)),
             ephemeral=entry.ephemeral,
             acl=str(entry.acl),
             removed=tuple(sorted(map(self._plain, entry.removed))),
@@ -76,8 +76,10 @@ class Footprint:
         return text.removeprefix(self._chroot).replace(self._run, "RUN")
 
 
-def _without_order(data: bytes) -> str:
+def plain_data(data: bytes | None) -> str:
     """A registration without its time and with its topics sorted: their order is that of hashes of the run's names."""
+    if data is None:
+        return "null"
     text = _TIMESTAMP.sub("TIME", data.decode())
     return _SUBSCRIPTION.sub(lambda found: ",".join(sorted(found[0].split(","))), text)
 

@@ -54,9 +54,7 @@ ORACLE_FILES = frozenset({"tests/conformance/test_scala_consumer.py", "tests/con
 SCRIPTED = frozenset({"ScriptedBroker", "ScriptedCluster"})  # brokers that do what no real one does on demand
 
 # Said on the page as long as they are open; those without an entry are open and nobody has said why.
-OPEN_BECAUSE: dict[str, str] = {
-    "N4": "says something of the real tool alone, nothing of ours",
-}
+OPEN_BECAUSE: dict[str, str] = {}
 
 # A statement with two halves, and the one that says its second half: proven in part only while that one is open.
 SECOND_HALF = {"A6": "O3"}

@@ -1,6 +1,6 @@
 r"""A consumer of ours in a process of its own, spoken to as ScalaConsumer's is: the same commands, answers and files.
 
-    python -m tests.conformance.our_process PROPERTIES.json DELIVERED.bin PROFILE REQUEST_VERSIONS
+    python -m tests.conformance.our_process PROPERTIES.json DELIVERED.bin PROFILE SWITCHES
 
 So it can be killed and paused like the real one, and a test can have either. java_sources/ScalaConsumer.java has the
 protocol; here are the commands that groups need: connect, create, commit, session, shutdown, quit.
@@ -23,7 +23,7 @@ from urllib.parse import quote_plus, unquote_plus
 from fetcher.settings import RequestVersions
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
-from zkconsumer.emulation import emulation
+from zkconsumer.emulation import ZooKeeperRequests, emulation
 from zkconsumer.streams import KafkaStream
 from zkconsumer.testing import scala_protocol
 from zkconsumer.testing.scala import ScalaConsumer
@@ -36,10 +36,18 @@ _HEADER = struct.Struct(">ihhiqqii")
 class OurProcess(ScalaConsumer):
     """ScalaConsumer's handles on ours. `version` says which real ones it is to be like."""
 
-    def __init__(self, *arguments: Any, request_versions: RequestVersions = "newest", **keywords: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        request_versions: RequestVersions = "newest",
+        zookeeper_requests: ZooKeeperRequests = "many at a time",
+        profile: str | None = None,
+        **keywords: Any,
+    ) -> None:
         super().__init__(*arguments, **keywords)
+        self._profile = profile or self.version.rpartition(".")[0]
         self.name = f"our-consumer-{self.version}"
-        self._request_versions = request_versions
+        self._switches = {"request_versions": request_versions, "zookeeper_requests": zookeeper_requests}
 
     def _spawn(self) -> None:
         self._process.open()
@@ -47,7 +55,7 @@ class OurProcess(ScalaConsumer):
         settings = directory / "properties.json"
         settings.write_text(json.dumps(self._properties))
         command = [sys.executable, "-m", "tests.conformance.our_process", str(settings)]
-        command += [str(directory / "delivered.bin"), self.version.rpartition(".")[0], self._request_versions]
+        command += [str(directory / "delivered.bin"), self._profile, json.dumps(self._switches)]
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         self._process.spawn(command, environment={"PYTHONPATH": path}, errors=self._errors_file)
 
@@ -81,8 +89,10 @@ class Deliveries:
 class Served:
     """One connector and the threads that read its streams."""
 
-    def __init__(self, properties: dict[str, str], deliveries: Deliveries, profile: str, versions: str) -> None:
-        switches = emulation(profile).with_switches(request_versions=versions)
+    def __init__(
+        self, properties: dict[str, str], deliveries: Deliveries, profile: str, changes: dict[str, str]
+    ) -> None:
+        switches = emulation(profile).with_switches(**changes)
         self._connector = ZookeeperConsumerConnector(ConsumerConfig.from_properties(properties, emulate=switches))
         self._deliveries = deliveries
         self._says = threading.Lock()
@@ -138,8 +148,9 @@ class Served:
 
 
 def main(arguments: list[str]) -> None:
-    properties, delivered, profile, versions = arguments
-    served = Served(json.loads(Path(properties).read_text()), Deliveries(delivered), profile, versions)
+    properties, delivered, profile, switches = arguments
+    given = json.loads(Path(properties).read_text())
+    served = Served(given, Deliveries(delivered), profile, json.loads(switches))
     for line in sys.stdin:
         number, command, *words = (unquote_plus(word) for word in line.rstrip("\n").split(" "))
         if command == "quit":

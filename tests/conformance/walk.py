@@ -1,17 +1,18 @@
 """A walk through the life of a group of real members and ours, with what must hold wherever it stands still.
 
 Commits happen only in rebalances and when asked for, so it is known which records may come twice: those that a member
-got and did not commit before it was lost. A lost session is ended at the server, so nobody waits for time-outs.
+got and did not commit before it was lost. A lost session is ended at the server, so nobody waits for time-outs, but in
+walks whose sessions are short on purpose.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kazoo.client import KazooClient
 
@@ -24,8 +25,10 @@ from zkconsumer.testing.waiting import eventually, scaled
 
 Kind = Literal["ours", "0.8.2.2", "1.1.1"]
 Owners = dict[tuple[str, int], str]
+Walking = Callable[..., "Walk"]
 
 SETTLING_S = 90.0
+LONG_SESSION_S = 30.0
 RECORDS_A_ROUND = 2
 SUCCESSFUL = "Rebalance operation successful !\n"
 
@@ -48,18 +51,32 @@ class Subscribed(NamedTuple):
 class Walk(ExitStack):
     """A group, its topics and members. `like` is the release whose assignor is asked and that ours emulate."""
 
-    def __init__(self, kafka: KafkaCluster, client: KazooClient, *, strategy: str, like: ScalaVersion) -> None:
+    def __init__(
+        self,
+        kafka: KafkaCluster,
+        client: KazooClient,
+        *,
+        strategy: str,
+        like: ScalaVersion,
+        session_s: float = LONG_SESSION_S,
+        profile: str | None = None,
+        beside: Walk | None = None,
+    ) -> None:
+        """`profile` of ours, if not that of the release they are like. `beside` another: a second group that reads the
+        topics and records of the first."""
         super().__init__()
         self.kafka = kafka
         self.group = Group(client, fresh("g"))
         self.members: dict[str, ScalaConsumer] = {}
         self.kinds_of_owners: dict[tuple[str, int], list[bool]] = {}
-        self._name = fresh("walk")
+        self._name: str = fresh("walk") if beside is None else beside._name
+        self._session_s = session_s
+        self._profile = profile
         self._gone: list[ScalaConsumer] = []
         self._like: ScalaVersion = like
         self._strategy = strategy
-        self._partitions: dict[str, int] = {}
-        self._produced: set[Place] = set()
+        self._partitions: dict[str, int] = {} if beside is None else beside._partitions
+        self._produced: set[Place] = set() if beside is None else beside._produced
         self._may_come_again: set[Place] = set()
         self._oracle = ScalaConsumer(kafka.zookeeper_connect, fresh("bystander"), version=like)
 
@@ -104,11 +121,15 @@ class Walk(ExitStack):
         return again
 
     def pause_past_session(self, name: str) -> set[Place]:
-        """Stop its process, with uncommitted records; the session ends, the others go on. See resume()."""
+        """Stop its process, with uncommitted records; the session ends, the others go on. See resume().
+
+        A short session is left to the server, which ends it when it has not heard of it for so long.
+        """
         again = self._not_committed_by(name)
         session = self.members[name].session()
         self.members[name].pause()
-        self._end(session)
+        if self._session_s == LONG_SESSION_S:
+            self._end(session)
         self.settle(without=[name])
         # A fetch that waits at the broker is answered while the member stands still: it may deliver that, too.
         owned = {(one.topic, one.partition) for one in again}
@@ -128,27 +149,34 @@ class Walk(ExitStack):
 
     # --- what must hold ---
 
-    def settle(self, without: Collection[str] = ()) -> Owners:
+    def settle(self, without: Collection[str] = (), *, verified: bool = True) -> Owners:
         """Everybody is there, owners are those that the real assignor names, and 1.1.1 finds the group balanced."""
         present = {member.consumer_id: name for name, member in self.members.items() if name not in without}
         eventually(lambda: set(self.group.members()) == set(present), f"members {sorted(present)}", SETTLING_S)
-        expected: Owners = {}
-        for consumer_id in present:
-            assigned = self._oracle.assign(self._strategy, self.group.name, consumer_id)
-            assert not expected.keys() & assigned.keys(), "the real assignor gives a partition to two"
-            expected |= assigned
-        everything = {(topic, number) for topic, count in self._partitions.items() for number in range(count)}
-        assert expected.keys() == everything, "the real assignor leaves partitions out"
+        expected = self.wanted(present)
+        eventually(lambda: self.owners() == expected, f"owners {expected}", SETTLING_S)
 
         def balanced() -> bool:
             assert self.owners() == expected
             return verify_consumer_rebalance(self.kafka.zookeeper_connect, self.group.name).stdout == SUCCESSFUL
 
-        eventually(balanced, f"owners {expected}, balanced", SETTLING_S)
+        if verified:
+            eventually(balanced, f"owners {expected}, balanced", SETTLING_S)
         for where, thread in expected.items():
             owner = self.members[present[thread.rpartition("-")[0]]]
             self.kinds_of_owners.setdefault(where, []).append(isinstance(owner, OurProcess))
         return expected
+
+    def wanted(self, consumer_ids: Iterable[str]) -> Owners:
+        """What the real assignor gives to these, as things stand."""
+        wanted: Owners = {}
+        for consumer_id in consumer_ids:
+            assigned = self._oracle.assign(self._strategy, self.group.name, consumer_id)
+            assert not wanted.keys() & assigned.keys(), "the real assignor gives a partition to two"
+            wanted |= assigned
+        everything = {(topic, number) for topic, count in self._partitions.items() for number in range(count)}
+        assert wanted.keys() == everything, "the real assignor leaves partitions out"
+        return wanted
 
     def owners(self) -> Owners:
         return {
@@ -225,19 +253,20 @@ class Walk(ExitStack):
             "partition.assignment.strategy": self._strategy,
             "rebalance.backoff.ms": "300",
             "rebalance.max.retries": "200",
-            "zookeeper.session.timeout.ms": str(int(scaled(30) * 1000)),
+            "zookeeper.session.timeout.ms": str(int(scaled(self._session_s) * 1000)),
             "zookeeper.connection.timeout.ms": "60000",
         }
         make = OurProcess if kind == "ours" else ScalaConsumer
         version = self._like if kind == "ours" else kind
         where, group = self.kafka.zookeeper_connect, self.group.name
-        common = {"version": version, "consumer_id": name, "properties": properties}
+        common: dict[str, Any] = {"version": version, "consumer_id": name, "properties": properties}
+        common |= {"profile": self._profile} if kind == "ours" else {}
         if wanted.wildcard_streams:
             regex, streams = f"{self._name}-.*", wanted.wildcard_streams
-            member = make(where, group, whitelist=regex, streams=streams, **common)  # type: ignore[arg-type]
+            member = make(where, group, whitelist=regex, streams=streams, **common)
         else:
             topics = {self._topic(topic): count for topic, count in wanted.topics.items()}
-            member = make(where, group, topics, **common)  # type: ignore[arg-type]
+            member = make(where, group, topics, **common)
         self.callback(member.close)
         return member
 

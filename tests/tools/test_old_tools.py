@@ -97,6 +97,17 @@ def test_the_verdict_is_that_of_1_1_1(run: Run, consumed: Consumed) -> None:
     assert (live.stdout, live.code, live.stderr) == (SUCCESSFUL, 0, "")
 
 
+def test_a_balanced_group_is_found_balanced_where_0_8_2_2_finds_it_failed(run: Run, consumed: Consumed) -> None:
+    """N4: the original's own verdict is no oracle (KAFKA-3952); ours is what was meant."""
+    where = consumed.kafka.zookeeper_connect
+
+    original = verify_consumer_rebalance(where, consumed.group.name, version="0.8.2.2")
+    ours = run("verify-rebalance", "--zookeeper", where, "--group", consumed.group.name, "--exit-code")
+
+    assert (original.stdout, original.exit_code) == (FAILED, 0)
+    assert (ours.stdout, ours.code) == (SUCCESSFUL, 0)
+
+
 def test_the_reason_of_a_failed_verdict_is_told(run: Run, consumed: Consumed, caplog: pytest.LogCaptureFixture) -> None:
     """In 0.8's words; the exit code stays 0 unless asked for."""
     group = Group(consumed.group.client, fresh("verified"))

@@ -182,8 +182,9 @@ def test_before_version_3_the_order_stays() -> None:
 
 
 def test_partitions_without_an_offset_are_reset_one_by_one_before_the_first_fetch() -> None:
-    """H6: over the fetcher's own connection; the ones it already fetches wait meanwhile, as in 0.8.2.2."""
-    script = answering(offsets_answer("t", 0, 7), offsets_answer("t", 1, 9))
+    """H6: over the fetcher's own connection; the ones it already fetches wait meanwhile, as in 0.8.2.2. Its map has
+    partition 1 of t before partition 0."""
+    script = answering(offsets_answer("t", 1, 9), offsets_answer("t", 0, 7))
     infos = [partition(0, ChunkQueue(2), offset=-1), partition(1, ChunkQueue(2), offset=-1)]
     with fetcher(script, infos) as running:
         [fetch] = eventually(lambda: running.fetches)
@@ -198,7 +199,7 @@ def test_partitions_without_an_offset_are_reset_one_by_one_before_the_first_fetc
 
 def test_a_partition_whose_reset_fails_goes_back_to_the_leader_finder() -> None:
     """H6: the others are fetched."""
-    script = answering(offsets_answer("t", 0, 0, NOT_LEADER), offsets_answer("t", 1, 9))
+    script = answering(offsets_answer("t", 1, 9), offsets_answer("t", 0, 0, NOT_LEADER))
     infos = [partition(0, ChunkQueue(2), offset=-1), partition(1, ChunkQueue(2), offset=-1)]
     with fetcher(script, infos) as running:
         [fetch] = eventually(lambda: running.fetches)

@@ -1,0 +1,81 @@
+"""In which order 0.8.2.2 and 0.9 name partitions and topics when they ask brokers and ZooKeeper for them.
+
+It is that of Scala's hash maps, and means nothing; but servers that log what they are asked know a consumer by it. Used
+only where requests are to be those of a release: working it out takes a while for thousands of partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fetcher.java import java_hash
+from fetcher.scala_order import (
+    case_class_hash,
+    concurrent_map_order,
+    immutable_map_order,
+    immutable_set_order,
+    mutable_map_order,
+    mutable_set_order,
+)
+from fetcher.settings import RequestVersions
+from fetcher.structs import TopicAndPartition
+
+IN_HASH_ORDER: frozenset[RequestVersions] = frozenset({"0.8.2", "0.9"})
+
+
+def hash_of_partition(where: TopicAndPartition) -> int:
+    """TopicAndPartition.hashCode."""
+    return case_class_hash([java_hash(where.topic), where.partition])
+
+
+def order_in_a_map(partitions: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
+    """Of a rebalance's claims, and of tables of leaders and positions."""
+    return mutable_map_order(partitions, hash_of_partition)
+
+
+def order_in_pools(partitions: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
+    """Of the registry of what is owned, by which it is released: a pool of topics with a pool of partitions each."""
+    by_topic: dict[str, list[int]] = {}
+    for where in partitions:
+        by_topic.setdefault(where.topic, []).append(where.partition)
+    return [
+        TopicAndPartition(topic, partition)
+        for topic in concurrent_map_order(by_topic)
+        for partition in concurrent_map_order(by_topic[topic], lambda number: number)
+    ]
+
+
+def order_of_commit(partitions: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
+    """Of the map of offsets to store, made of the registry."""
+    return immutable_map_order(partitions, hash_of_partition)
+
+
+def order_of_fetch(partitions: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
+    """From the table of positions to that of the builder, then to a map that does not change, then to one a topic."""
+    built = order_in_a_map(order_in_a_map(partitions))
+    by_topic: dict[str, list[TopicAndPartition]] = {}
+    for where in immutable_map_order(built, hash_of_partition):
+        by_topic.setdefault(where.topic, []).append(where)
+    topics = immutable_map_order(mutable_map_order(by_topic))
+    return [where for topic in topics for where in immutable_map_order(by_topic[topic], hash_of_partition)]
+
+
+def order_of_resets(partitions: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
+    """Of those whose offset is asked for: from the table of leaders to the map of what one fetcher is given."""
+    return immutable_map_order(order_in_a_map(partitions), hash_of_partition)
+
+
+def order_of_metadata(topics: Sequence[str]) -> list[str]:
+    """From the set of partitions without a leader to that of their topics."""
+    return immutable_set_order(mutable_set_order(topics), java_hash)
+
+
+__all__ = [
+    "IN_HASH_ORDER",
+    "order_in_a_map",
+    "order_in_pools",
+    "order_of_commit",
+    "order_of_fetch",
+    "order_of_metadata",
+    "order_of_resets",
+]
