@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fetcher.admin import BrokerConnections, parse_bootstrap
-from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from tests.bench.report import Measured, Report, Wanted
 from zkconsumer.commands.common import TOOL_TIMEOUT_MS
-from zkconsumer.groups.kafka_group import KafkaGroups
 from zkconsumer.paths import GroupPaths, GroupTopicPaths
 from zkconsumer.snapshots.files import Node, Snapshot
 from zkconsumer.snapshots.loading import LoadPlan, Target, Wishes, carry_out, plan_load, without_leader
@@ -61,12 +59,11 @@ def run(report: Report) -> None:
                 kafka.zookeeper_connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
             ) as client,
         ):
+            with BrokerConnections(timeout_s=60.0) as connections:  # while the broker has nothing else to do
+                connections.coordinator(parse_bootstrap(kafka.bootstrap_servers), GROUP, wait_s=BROKER_TIMEOUT_S)
             report.progress(f"making {topics} topics with {partitions} partitions each")
             _make_topics(client, topics, partitions)
             _make_group(client, topics, partitions)
-            with BrokerConnections(timeout_s=BROKER_TIMEOUT_S) as connections:  # makes the topic that keeps offsets
-                groups = KafkaGroups(connections, parse_bootstrap(kafka.bootstrap_servers))
-                groups.commit(GROUP, {TopicAndPartition("topic-0", 0): OffsetAndMetadata(0)})
             tools = _tools(kafka.zookeeper_connect, Path(directory))
             _measure(report, case, tools, topics * partitions)
 
