@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -55,12 +57,35 @@ COMMANDS = {
     "demo": Entry("study.demo", "old and new consumers side by side on real servers"),
 }
 
+_TOLD_OTHERWISE = ("Failed connecting to Zookeeper within", "Connection dropped: socket connection error")
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 Ctrl-C."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _main(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where it can be told that nobody reads, or that the disk is full
+    except BrokenPipeError:
+        # Whoever read our output has gone (`| head`): end as any other tool would, without a second error at exit.
+        _forget_output()
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        _forget_output()
+        print(f"zkconsumer: standard output: {error.strerror}", file=sys.stderr)
+        return FAILED
+
+
+def _forget_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _main(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0 if arguments else USAGE
@@ -99,16 +124,13 @@ def _command(name: str) -> Command:
 
 def _run(name: str, arguments: Sequence[str]) -> int:
     parsed = parser_for(name).parse_args(arguments)
+    _tell_of_waiting()
     try:
         return _command(name).run(parsed)
     except KeyboardInterrupt as error:
         for note in getattr(error, "__notes__", []):
             print(f"zkconsumer {name}: {note}", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone (`| head`): end as any other tool would, without a second error at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
     except Exception as error:
         if not _is_for_users(error) or os.environ.get("ZKCONSUMER_DEBUG"):
             raise
@@ -116,6 +138,19 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         for note in getattr(error, "__notes__", []):
             print(note, file=sys.stderr)
         return FAILED
+
+
+def _tell_of_waiting() -> None:
+    """One line while a server does not answer, for somebody who looks. The error at the end says the rest."""
+    if not os.environ.get("ZKCONSUMER_DEBUG"):
+        logging.getLogger("zkconsumer.kazoo_client").addFilter(
+            lambda record: not record.getMessage().startswith(_TOLD_OTHERWISE)
+        )
+    waiting = logging.getLogger("zkconsumer.zookeeper.waiting")
+    if sys.stderr is not None and sys.stderr.isatty() and not waiting.handlers:
+        waiting.addHandler(logging.StreamHandler())
+        waiting.setLevel(logging.INFO)
+        waiting.propagate = False
 
 
 def _is_for_users(error: Exception) -> bool:
@@ -132,7 +167,8 @@ def _is_for_users(error: Exception) -> bool:
 def _text_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
+    where = getattr(error, "connect", "")  # of a server that could not be reached
+    return f"{error} ({where})" if where else str(error) or type(error).__name__
 
 
 def _overview() -> str:

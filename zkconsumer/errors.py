@@ -124,7 +124,14 @@ class ZooKeeperError(KafkaException):
 
 
 class ZkTimeoutException(ZooKeeperError):
-    """The first connection took longer than zookeeper.connection.timeout.ms."""
+    """The first connection took longer than zookeeper.connection.timeout.ms. `connect` says to where."""
+
+    def __init__(self, message: str, connect: str = "") -> None:
+        super().__init__(message)
+        self.connect = connect
+
+    def __reduce__(self) -> tuple[type[ZkTimeoutException], tuple[str, str]]:
+        return type(self), (str(self), self.connect)
 
 
 class ZkNodeExistsException(ZooKeeperError):

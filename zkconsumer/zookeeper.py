@@ -48,6 +48,8 @@ from zkconsumer.zookeeper_options import checked_options
 
 log = logging.getLogger(__name__)
 
+waiting_log = logging.getLogger(f"{__name__}.waiting")  # which commands show on a terminal
+TELL_AFTER_S = 2.0
 LOOK_EVERY_S = 0.05  # how soon a waiting call notices that it should stop, or that the connection is back
 LAST_ANSWER_S = 1.5  # how long a server may be silent once we are stopping: what is under way is finished if it can be
 REQUESTS_IN_FLIGHT = 1000
@@ -434,15 +436,21 @@ class ZooKeeper:
             self._go_on_only_if_sensible(sessions_lost)
 
     def _wait_for_first_connection(self) -> None:
-        deadline_s = time.monotonic() + self._connection_timeout_ms / 1000
+        began_s = time.monotonic()
+        deadline_s = began_s + self._connection_timeout_ms / 1000
+        is_told = False
         while not self._client.connected:
             self._go_on_only_if_sensible(self._sessions_lost)
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 raise ZkTimeoutException(
                     f"Unable to connect to zookeeper server within timeout: {self._connection_timeout_ms}"
-                    f"{why_not_connected(self._client)}"
+                    f"{why_not_connected(self._client)}",
+                    self._connect,
                 )
+            if not is_told and time.monotonic() - began_s > TELL_AFTER_S:
+                is_told = True
+                waiting_log.info("no connection to ZooKeeper at %s yet: waiting %.0f s more", self._connect, left_s)
             self._stopping.wait(min(left_s, LOOK_EVERY_S))
 
     def _hang_up(self) -> None:

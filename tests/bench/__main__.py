@@ -19,6 +19,7 @@ from tests.bench.report import Report
 
 BENCHES: dict[str, str] = {
     "plan": "seconds of `zkconsumer plan` for a large group, by strategy",
+    "tools": "seconds of each tool around a group at 10,000 partitions, ours and the real ones",
     "startup": "seconds from start() of a server to its first answer",
     "growth": "what a record and a rebalance cost as partitions, streams and members grow",
     "settle": "seconds until a group has settled, ours and the real consumer",

@@ -62,19 +62,20 @@ def kafka_1_1(zookeeper_server: ZooKeeperServer, _kafka_clusters: Callable[[str,
 
 
 @pytest.fixture(scope="session")
-def kafka_3_9(zookeeper_server: ZooKeeperServer, _kafka_clusters: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
-    return _kafka_clusters("3.9.1", 1)
-
-
-@pytest.fixture(scope="session")
 def kafka_of(_kafka_clusters: Callable[[str, int], KafkaCluster]) -> Callable[[str], KafkaCluster]:
     """The run's broker of a release."""
     return lambda version: _kafka_clusters(version, 1)
 
 
+@pytest.fixture(scope="session", params=["1.1.1", "3.9.1"])
+def kafka_new(request: pytest.FixtureRequest, kafka_of: Callable[[str], KafkaCluster]) -> KafkaCluster:
+    """Each release that knows both worlds, in turn."""
+    return kafka_of(request.param)
+
+
 @pytest.fixture(scope="session")
-def client_3_9(kafka_3_9: KafkaCluster) -> Iterator[KazooClient]:
-    yield from _client(kafka_3_9)
+def client_new(kafka_new: KafkaCluster) -> Iterator[KazooClient]:
+    yield from _client(kafka_new)
 
 
 @pytest.fixture(scope="session")
@@ -111,6 +112,25 @@ def consumed(kafka_0_8: KafkaCluster, client_0_8: KazooClient) -> Iterator[Consu
         member.commit_offsets()
         eventually(lambda: group.offsets(topic) == {0: "3", 1: "2", 2: "0"})
         yield Consumed(group, topic, kafka_0_8)
+
+
+@pytest.fixture
+def empty(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
+    """A chroot with nothing in it, without brokers."""
+    chroot = fresh("empty")
+    client = KazooClient(f"{zookeeper_server.connect_string}/{chroot}", timeout=60)
+    client.start()
+    client.ensure_path("/")  # the chroot itself
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.fixture
+def connect(zookeeper_server: ZooKeeperServer, empty: KazooClient) -> str:
+    return f"{zookeeper_server.connect_string}{empty.chroot}"
 
 
 def _client(kafka: KafkaCluster) -> Iterator[KazooClient]:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 from kazoo.client import KazooClient
 
+from tests.broker.command_process import ROOT, command
 from tests.conformance.group import Group, fresh
-from tests.tools.conftest import Run
+from tests.tools.conftest import Consumed, Run
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.tools import consumer_group_command, run_tool
 from zkconsumer.testing.waiting import eventually
@@ -27,23 +33,23 @@ class Both(NamedTuple):
 
 
 @pytest.fixture
-def both(kafka_1_1: KafkaCluster, client_1_1: KazooClient) -> Iterator[Both]:
+def both(kafka_new: KafkaCluster, client_new: KazooClient) -> Iterator[Both]:
     from kafka import KafkaConsumer
 
-    group, topic = Group(client_1_1, fresh("both")), fresh("t")
-    kafka_1_1.create_topic(topic, partitions=2)
-    kafka_1_1.produce(topic, [b"a", b"b", b"c"], partition=0)
+    group, topic = Group(client_new, fresh("both")), fresh("t")
+    kafka_new.create_topic(topic, partitions=2)
+    kafka_new.produce(topic, [b"a", b"b", b"c"], partition=0)
     group.put("ids", "")
     group.put(f"owners/{topic}", "")
     group.put(f"offsets/{topic}/0", "2")
     consumer = KafkaConsumer(
-        topic, group_id=group.name, bootstrap_servers=kafka_1_1.bootstrap_servers, auto_offset_reset="earliest",
+        topic, group_id=group.name, bootstrap_servers=kafka_new.bootstrap_servers, auto_offset_reset="earliest",
         client_id="someone",
     )  # fmt: skip
     try:
         eventually(lambda: bool(consumer.poll(timeout_ms=200)), timeout_s=60)
         consumer.commit()
-        yield Both(group, topic, kafka_1_1, consumer)
+        yield Both(group, topic, kafka_new, consumer)
     finally:
         consumer.close()
 
@@ -112,17 +118,59 @@ def test_a_live_group_is_not_deleted_and_a_dead_one_is(run: Run, both: Both) -> 
     assert both.group.client.exists(both.group.path) is None
 
 
-def test_records_are_deleted_as_the_original_does(run: Run, kafka_1_1: KafkaCluster, tmp_path: Path) -> None:
-    """Seed 003's file, with its keys spelt as the tool wants them."""
+def test_a_live_group_of_zookeeper_is_not_deleted_either(run: Run, consumed: Consumed) -> None:
+    """Of a real member, in the words of the real tool."""
+    where = ["--zookeeper", consumed.kafka.zookeeper_connect]
+
+    theirs = consumer_group_command(*where, "--delete", "--group", consumed.group.name)
+    ours = run("groups", "delete", *where, "--group", consumed.group.name)
+
+    assert (
+        theirs.stdout
+        == f"Error: Delete for group '{consumed.group.name}' failed because its consumers are still active.\n"
+    )
+    assert ours == (1, theirs.stdout, "")
+    assert len(consumed.group.members()) == 1
+
+
+def test_a_table_is_as_wide_as_the_terminal_and_whole_in_a_pipe(both: Both) -> None:
+    """60 columns: texts are cut, numbers never, and there are no colours in a pipe."""
+    describe = [sys.executable, "-m", "zkconsumer", "groups", "describe", "--group", both.group.name]
+    describe += ["--bootstrap-server", both.kafka.bootstrap_servers]
+    piped = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    ours, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (24, 60))
+    with open(ours, "rb", buffering=0) as screen:
+        subprocess.run(describe, cwd=ROOT, stdout=terminal, stderr=subprocess.DEVNULL, check=True, env=environment)
+        os.close(terminal)
+        shown = screen.read(65536).decode().splitlines()
+
+    assert max(map(len, shown)) <= 60 < max(map(len, piped.splitlines()))
+    assert [line.split()[1:5] for line in shown[2:]] == [line.split()[1:5] for line in piped.splitlines()[2:]]
+    assert both.topic in piped and "\x1b" not in piped and "someone-" in piped
+
+
+def test_watching_shows_it_again_and_again_until_ctrl_c(both: Both, tmp_path: Path) -> None:
+    describe = ("groups", "describe", "--group", both.group.name, "--watch", "0.1", "--json")
+    with command(tmp_path, *describe, "--bootstrap-server", both.kafka.bootstrap_servers) as watching:
+        eventually(lambda: watching.stdout().count(b'"group"') >= 3, watching.stderr, 60)
+        ended = watching.end(signal.SIGINT)
+
+    assert (ended.exit_code, ended.stderr) == (130, "")
+
+
+def test_records_are_deleted_as_the_original_does(run: Run, kafka_new: KafkaCluster, tmp_path: Path) -> None:
+    """Seed 003's file with its missing colon; `versions`, which it has for `version`, means nothing to either side."""
     file, lines = tmp_path / "delete.json", {}
     for who in ("theirs", "ours"):
         topic = fresh("t")
-        kafka_1_1.create_topic(topic, partitions=2)
-        kafka_1_1.produce(topic, [b"a", b"b", b"c"], partition=0)
-        kafka_1_1.produce(topic, [b"d", b"e"], partition=1)
+        kafka_new.create_topic(topic, partitions=2)
+        kafka_new.produce(topic, [b"a", b"b", b"c"], partition=0)
+        kafka_new.produce(topic, [b"d", b"e"], partition=1)
         asked = [{"topic": topic, "partition": 0, "offset": 2}, {"topic": topic, "partition": 1, "offset": -1}]
-        file.write_text(json.dumps({"partitions": asked, "version": 1}))
-        arguments = ["--bootstrap-server", kafka_1_1.bootstrap_servers, "--offset-json-file", str(file)]
+        file.write_text(json.dumps({"partitions": asked, "versions": 1}))
+        arguments = ["--bootstrap-server", kafka_new.bootstrap_servers, "--offset-json-file", str(file)]
         if who == "theirs":
             printed = run_tool("1.1.1", "kafka.admin.DeleteRecordsCommand", *arguments).stdout
         else:
@@ -136,7 +184,11 @@ def test_records_are_deleted_as_the_original_does(run: Run, kafka_1_1: KafkaClus
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", "The input string is not a valid JSON"),
+        # As seed 003 prints it, a colon missing.
+        (
+            '{\n  "partitions"[\n    {"topic":"t","partition":0,"offset":10}\n  ],\n  "versions":1\n}',
+            "The input string is not a valid JSON (line 2, column 15: Expecting ':' delimiter)",
+        ),
         ('{"version":1}', "Missing partitions field"),
         ('{"version":2,"partitions":[]}', "Not supported version field value 2"),
         (

@@ -52,26 +52,26 @@ class Offsets:
 
 
 @pytest.fixture
-def topic(kafka_1_1: KafkaCluster) -> str:
+def topic(kafka_new: KafkaCluster) -> str:
     topic = fresh("t")
-    kafka_1_1.create_topic(topic, partitions=3)
+    kafka_new.create_topic(topic, partitions=3)
     for partition in range(3):
-        kafka_1_1.produce(topic, [b"m"] * 5, partition=partition)
+        kafka_new.produce(topic, [b"m"] * 5, partition=partition)
     return topic
 
 
 @pytest.fixture
-def stopped(client_1_1: KazooClient, topic: str) -> Group:
+def stopped(client_new: KazooClient, topic: str) -> Group:
     """A group without members that stands at 3, 4 and 5 of five messages each."""
-    group = Group(client_1_1, fresh("group"))
+    group = Group(client_new, fresh("group"))
     for partition in range(3):
         group.put(f"offsets/{topic}/{partition}", str(3 + partition))
     return group
 
 
 @pytest.fixture
-def offsets(run: Run, kafka_1_1: KafkaCluster, stopped: Group, tmp_path: Path) -> Offsets:
-    return Offsets(run, kafka_1_1, stopped.name, tmp_path / "journal")
+def offsets(run: Run, kafka_new: KafkaCluster, stopped: Group, tmp_path: Path) -> Offsets:
+    return Offsets(run, kafka_new, stopped.name, tmp_path / "journal")
 
 
 def test_nothing_is_changed_without_being_told(offsets: Offsets, stopped: Group, topic: str, tmp_path: Path) -> None:
@@ -218,13 +218,13 @@ def test_a_migration_killed_at_any_point_is_finished_or_undone(
 
 
 def test_a_change_cut_short_can_be_undone(
-    offsets: Offsets, kafka_1_1: KafkaCluster, stopped: Group, topic: str, tmp_path: Path
+    offsets: Offsets, kafka_new: KafkaCluster, stopped: Group, topic: str, tmp_path: Path
 ) -> None:
     """What was written is set back; a position that somebody moved on meanwhile stays."""
     assert offsets("migrate", "--execute").code == 0
     for partition in range(3):
         stopped.put(f"offsets/{topic}/{partition}", "1")
-    killed(kafka_1_1, stopped.name, "zookeeper", tmp_path / "journal", "write 2")
+    killed(kafka_new, stopped.name, "zookeeper", tmp_path / "journal", "write 2")
     assert stopped.offsets(topic) == {0: "3", 1: "4", 2: "1"}
     stopped.put(f"offsets/{topic}/1", "5")
 

@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +22,6 @@ from zkconsumer.snapshots.loading import Target, Wishes, plan_load
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.tools import verify_consumer_rebalance
 from zkconsumer.testing.waiting import eventually
-from zkconsumer.testing.zookeeper import ZooKeeperServer
-
-
-@pytest.fixture
-def empty(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
-    """A chroot with nothing in it, without brokers."""
-    chroot = fresh("empty")
-    client = KazooClient(f"{zookeeper_server.connect_string}/{chroot}", timeout=60)
-    client.start()
-    client.ensure_path("/")  # the chroot itself
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
-
-@pytest.fixture
-def connect(zookeeper_server: ZooKeeperServer, empty: KazooClient) -> str:
-    return f"{zookeeper_server.connect_string}{empty.chroot}"
 
 
 @pytest.fixture

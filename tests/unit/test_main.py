@@ -76,6 +76,21 @@ def test_the_help_of_each_action_has_examples_of_it(capsys: pytest.CaptureFixtur
     assert f"  zkconsumer{path.replace('/', ' ')}" in capsys.readouterr().out.partition("examples:\n")[2]
 
 
+@pytest.mark.parametrize("arguments", [["completion", "bash"], ["--help"]])
+def test_output_that_cannot_be_written_is_no_trace(arguments: list[str]) -> None:
+    """To a reader that has gone, as `| head` does, and to a full disk."""
+    command = [sys.executable, "-m", "zkconsumer", *arguments]
+    unread, pipe = os.pipe()
+    os.close(unread)
+    gone = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(pipe)
+    with open("/dev/full", "wb") as full:
+        no_space = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert (gone.returncode, gone.stderr) == (141, "")
+    assert (no_space.returncode, no_space.stderr) == (1, "zkconsumer: standard output: No space left on device\n")
+
+
 @pytest.mark.parametrize("name", CONSUMING)
 def test_an_unknown_option_is_wrong_usage(capsys: pytest.CaptureFixture[str], name: str) -> None:
     code, lines = failing(capsys, name, "--zookeeper", NO_SERVER, "--no-such-option")

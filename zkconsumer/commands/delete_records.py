@@ -62,8 +62,11 @@ def parse_offsets(text: str) -> dict[TopicAndPartition, int]:
     """In the original's words what is wrong with it."""
     try:
         content = json.loads(text)
-    except ValueError:
-        raise IllegalArgumentException("The input string is not a valid JSON") from None
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}: {error.msg}"
+        raise IllegalArgumentException(f"The input string is not a valid JSON ({at})") from None
+    except (ValueError, RecursionError) as error:
+        raise IllegalArgumentException(f"The input string is not a valid JSON ({error})") from None
     if not isinstance(content, dict) or content.get("version", 1) != 1:
         version = content.get("version") if isinstance(content, dict) else None
         raise IllegalArgumentException(f"Not supported version field value {version}")

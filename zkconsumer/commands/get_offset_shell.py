@@ -44,9 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
         return fail_with_usage(arguments, missing)
     try:
         bootstrap = parse_bootstrap(arguments.broker_list)
-        wanted = [int(text) for text in arguments.partitions.split(",")] if arguments.partitions else None
     except ValueError as error:
         raise IllegalArgumentException(str(error)) from None
+    try:
+        wanted = [int(text) for text in arguments.partitions.split(",")] if arguments.partitions else None
+    except ValueError:
+        raise IllegalArgumentException(f"--partitions {arguments.partitions}: numbers with commas between") from None
     topic = arguments.topic
     with BrokerConnections() as connections:
         # Unlike 0.8.2.2: all topics are asked for, since a question for one that is not there creates it.

@@ -67,7 +67,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             views.add_argument("--members", action="store_const", const="members", dest="view")
             views.add_argument("--state", action="store_const", const="state", dest="view")
             action.add_argument("--verbose", action="store_true", help="with --members: their partitions")
-            action.add_argument("--watch", metavar="SECONDS", type=float, help="again and again, until Ctrl-C")
+            action.add_argument("--watch", metavar="SECONDS", type=_seconds, help="again and again, until Ctrl-C")
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0.1 <= seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text}: seconds, from 0.1 to a day")
+    return seconds
 
 
 @dataclass(frozen=True)

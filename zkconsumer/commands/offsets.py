@@ -12,7 +12,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +93,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.action == "set":
+        arguments.wanted = _parse_all(arguments.positions)
     with ExitStack() as stack:
         return ACTIONS[arguments.action][0](_open(arguments, stack), arguments)
 
@@ -149,8 +151,7 @@ def _diff(servers: Servers, arguments: argparse.Namespace) -> int:
 
 
 def _set(servers: Servers, arguments: argparse.Namespace) -> int:
-    wanted = dict(_parse(text) for text in arguments.positions)
-    return _change(servers, arguments, _store(servers, arguments), arguments.group, wanted)
+    return _change(servers, arguments, _store(servers, arguments), arguments.group, arguments.wanted)
 
 
 def _rewind(servers: Servers, arguments: argparse.Namespace) -> int:
@@ -274,6 +275,14 @@ def _finish(
 
 
 # --- text ---
+
+
+def _parse_all(texts: Sequence[str]) -> Positions:
+    found: Positions = {}
+    for where, offset in map(_parse, texts):
+        if found.setdefault(where, offset) != offset:
+            raise IllegalArgumentException(f"{where} is given twice: {found[where]} and {offset}")
+    return found
 
 
 def _parse(text: str) -> tuple[TopicAndPartition, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import threading
 import time
@@ -92,6 +93,8 @@ def _save(arguments: argparse.Namespace) -> int:
     file: Path = arguments.file
     if file.exists() and not arguments.overwrite:
         raise IllegalArgumentException(f"{file} exists: take another name, or --overwrite")
+    if not os.access(file.absolute().parent, os.W_OK):  # before production is asked for all of it
+        raise IllegalArgumentException(f"{file}: there is no such directory, or nothing may be written to it")
     connect = needed_zookeeper_connect(arguments)
     with open_zookeeper(arguments) as zookeeper, progress("reading …") as status:
         snapshot = take_snapshot(

@@ -209,7 +209,13 @@ def _owners(facts: Facts, threads: Threads) -> Iterator[Finding]:
                 f"the node {what} whatever {member} does", f"restart {member}, then delete it if it still stands",
             )  # fmt: skip
     for path in group.strange:
-        yield Finding(WARNING, "strange-node", path, "its name should be a partition's number", "delete it")
+        if re.fullmatch(r"\d+-\d+", path.rpartition("/")[2]):
+            reason = (
+                "it is named broker-partition, as pykafka does: no real member sees that somebody has the partition"
+            )
+            yield Finding(WARNING, "strange-node", path, reason, "let that client have a group of its own")
+        else:
+            yield Finding(WARNING, "strange-node", path, "its name should be a partition's number", "delete it")
 
 
 def _member_of(owner: str) -> str | None:

@@ -1,0 +1,200 @@
+"""The tools around a group at 10,000 partitions: seconds from start to exit, next to the real ones on the same servers.
+
+Each is a process of its own, an interpreter or a Java machine with its start. The group is written by hand: ten members
+that own all partitions, an offset each. What a tool printed is counted, so that none is fast by leaving things out.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fetcher.admin import BrokerConnections, parse_bootstrap
+from tests.bench.report import Measured, Report, Wanted
+from zkconsumer.commands.common import TOOL_TIMEOUT_MS
+from zkconsumer.paths import GroupPaths, GroupTopicPaths
+from zkconsumer.snapshots.files import Node, Snapshot
+from zkconsumer.snapshots.loading import LoadPlan, Target, Wishes, carry_out, plan_load, without_leader
+from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.tools import run_tool
+from zkconsumer.testing.waiting import eventually
+from zkconsumer.testing.zookeeper import ZooKeeperServer
+from zkconsumer.zookeeper import ZooKeeper
+
+SIZES = {"10,000 partitions": (100, 100)}  # topics, partitions each
+QUICK = {"200 partitions": (4, 50)}
+ROUNDS = 3
+GROUP, MEMBERS = "group1", 10
+VERSION = "1.1.1"
+REAL_TIMEOUT_S = 600.0
+BROKER_TIMEOUT_S = 900.0  # for the broker to make all of them
+SMALL_INDEX = b'{"version":1,"config":{"segment.index.bytes":"1024"}}'  # else each reserves 20 MB of address space
+
+
+@dataclass(frozen=True)
+class Tool:
+    """Ours, the real one if there is one, and how many lines or nodes prove that it has done its work."""
+
+    name: str
+    ours: Sequence[str]
+    real: Sequence[str] | None  # release, class, arguments
+    written: Path | None = None  # where, if not on standard output
+
+
+def run(report: Report) -> None:
+    for case, (topics, partitions) in (QUICK if report.quick else SIZES).items():
+        if not report.takes(case):
+            continue
+        with (
+            tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory,
+            ZooKeeperServer() as zookeeper,
+            KafkaCluster(version=VERSION, brokers=1, zookeeper=zookeeper) as kafka,
+            ZooKeeper(
+                kafka.zookeeper_connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
+            ) as client,
+        ):
+            with BrokerConnections(timeout_s=60.0) as connections:  # while the broker has nothing else to do
+                connections.coordinator(parse_bootstrap(kafka.bootstrap_servers), GROUP, wait_s=BROKER_TIMEOUT_S)
+            report.progress(f"making {topics} topics with {partitions} partitions each")
+            _make_topics(client, topics, partitions)
+            _make_group(client, topics, partitions)
+            tools = _tools(kafka.zookeeper_connect, Path(directory))
+            _measure(report, case, tools, topics * partitions)
+
+
+def _measure(report: Report, case: str, tools: Sequence[Tool], partitions: int) -> None:
+    samples: dict[str, list[float]] = {}
+    for number in range(1 if report.quick else ROUNDS):
+        for tool in tools:
+            report.progress(f"round {number + 1}: {tool.name}")
+            samples.setdefault(f"{tool.name}, ours", []).append(_ours(tool, partitions))
+            if tool.real is not None:
+                samples.setdefault(f"{tool.name}, real", []).append(_real(tool, partitions))
+    for tool in tools:
+        one = f"{case}: {tool.name}"
+        sides = [side for side in ("ours", "real") if f"{tool.name}, {side}" in samples]
+        report.add(
+            *(
+                Measured("tools", one, side, "s", samples[f"{tool.name}, {side}"], more_is_better=False)
+                for side in sides
+            )
+        )
+        report.show_case("tools", one, sides[-1])
+        if tool.real is not None and not report.quick:
+            report.want(Wanted("tools", one, "ours", "real", at_least=1.0))
+
+
+def _tools(connect: str, directory: Path) -> list[Tool]:
+    of_group = ("--group", GROUP)
+    ours, theirs, saved = directory / "ours", directory / "theirs", directory / "saved"
+    return [
+        Tool(
+            "offset-checker",
+            ("offset-checker", "--zookeeper", connect, *of_group),
+            ("0.8.2.2", "kafka.tools.ConsumerOffsetChecker", "--zookeeper", connect, *of_group),
+        ),
+        Tool(
+            "verify-rebalance",
+            ("verify-rebalance", "--zookeeper.connect", connect, *of_group),
+            ("1.1.1", "kafka.tools.VerifyConsumerRebalance", "--zookeeper.connect", connect, *of_group),
+        ),
+        Tool(
+            "export-zk-offsets",
+            ("export-zk-offsets", "--zkconnect", connect, "--output-file", str(ours), *of_group),
+            ("0.8.2.2", "kafka.tools.ExportZkOffsets", "--zkconnect", connect, "--output-file", str(theirs), *of_group),
+            ours,
+        ),
+        Tool(
+            "groups describe",
+            ("groups", "describe", "--zookeeper", connect, *of_group),
+            ("1.1.1", "kafka.admin.ConsumerGroupCommand", "--zookeeper", connect, "--describe", *of_group),
+        ),
+        Tool("doctor", ("doctor", "--zookeeper", connect, *of_group), None),
+        Tool(
+            "snapshot save", ("snapshot", "save", str(saved), "--overwrite", "--zookeeper", connect), None, saved
+        ),
+    ]  # fmt: skip
+
+
+def _ours(tool: Tool, partitions: int) -> float:
+    began_s = time.monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-m", "zkconsumer", *tool.ours], capture_output=True, text=True, check=False, env=os.environ
+    )
+    seconds = time.monotonic() - began_s
+    if ended.returncode:
+        raise RuntimeError(f"{tool.name}: exit code {ended.returncode}: {ended.stderr or ended.stdout[:300]}")
+    _check(tool, tool.written.read_text() if tool.written else ended.stdout, partitions)
+    return seconds
+
+
+def _real(tool: Tool, partitions: int) -> float:
+    assert tool.real is not None
+    version, class_name, *arguments = tool.real
+    began_s = time.monotonic()
+    result = run_tool(version, class_name, *arguments, timeout_s=REAL_TIMEOUT_S)
+    seconds = time.monotonic() - began_s
+    if result.exit_code:
+        raise RuntimeError(
+            f"the real {tool.name}: exit code {result.exit_code}: {result.stderr or result.stdout[:300]}"
+        )
+    _check(tool, Path(arguments[3]).read_text() if tool.written else result.stdout, partitions)
+    return seconds
+
+
+def _check(tool: Tool, text: str, partitions: int) -> None:
+    expected: dict[str, Callable[[], bool]] = {
+        "verify-rebalance": lambda: text == "Rebalance operation successful !\n",
+        "doctor": lambda: text == f"{GROUP}: nothing is wrong\n",
+        "snapshot save": lambda: text.count(f'"path": "/consumers/{GROUP}/offsets/') > partitions,
+    }
+    rows = text.count("topic-")
+    if not expected.get(tool.name, lambda: rows == partitions)():
+        raise RuntimeError(f"{tool.name} has not done its work: {rows} rows of {partitions}: {text[:300]}")
+
+
+# --- what is looked at ---
+
+
+def _make_topics(client: ZooKeeper, topics: int, partitions: int) -> None:
+    listed = ",".join(f'"{number}":[0]' for number in range(partitions))
+    nodes = {}
+    for number in range(topics):
+        nodes[f"/brokers/topics/topic-{number}"] = f'{{"version":1,"partitions":{{{listed}}}}}'.encode()
+        nodes[f"/config/topics/topic-{number}"] = SMALL_INDEX
+    snapshot = Snapshot("bench", "", "", {path: Node(path, data) for path, data in nodes.items()})
+    plan = plan_load(snapshot, Target("here", {0: ""}, {}, {}), Wishes())
+    carry_out(plan, client)
+    eventually(lambda: _all_lead(plan, client), "a leader for every partition", BROKER_TIMEOUT_S)
+
+
+def _all_lead(plan: LoadPlan, client: ZooKeeper) -> bool:
+    time.sleep(1)  # each look is a request a partition
+    return without_leader(plan, client) == 0
+
+
+def _make_group(client: ZooKeeper, topics: int, partitions: int) -> None:
+    """As range assignment has it. The nodes of members live as long as the client does."""
+    group, names = GroupPaths(GROUP), [f"topic-{number}" for number in range(topics)]
+    subscription = ",".join(f'"{name}":1' for name in names)
+    registration = f'{{"version":1,"subscription":{{{subscription}}},"pattern":"static","timestamp":"1"}}'.encode()
+    members = [f"{GROUP}_m{number}" for number in range(MEMBERS)]
+    client.create_ephemerals({group.id(member): registration for member in members})
+    run_length = -(-partitions // MEMBERS)
+    if partitions % MEMBERS:
+        raise ValueError("each member should own as many")
+    owners = {
+        GroupTopicPaths(GROUP, name).owner(number): f"{members[number // run_length]}-0".encode()
+        for name in names
+        for number in range(partitions)
+    }
+    client.create_ephemerals(owners)
+    client.update_many(
+        {GroupTopicPaths(GROUP, name).offset(number): b"0" for name in names for number in range(partitions)}
+    )
