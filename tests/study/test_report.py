@@ -76,7 +76,7 @@ def test_a_browser_shows_the_figures_and_runs_nothing_hostile(browser: Browser, 
     report.write_text(page(HOSTILE, "about", rows(), tables(), evidence), encoding="utf-8")
 
     document = browser.document(report)
-    wide, narrow = (browser.picture(report, width=width, height=2000) for width in (1200, 500))
+    wide, narrow = (browser.picture(report, width=width, height=4000) for width in (1200, 500))
 
     shown = dict(re.findall(r'data-figure="([^"]+)">([^<]*)<', document))
     assert (shown["ours duplicated"], shown["java duplicated"], shown["ours most_lag"]) == ("2", "0", "1,234")
