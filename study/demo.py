@@ -10,7 +10,8 @@ import argparse
 
 from rich.console import Console
 
-from study.command import show, study
+from study.command import study
+from study.tables import show
 
 EXAMPLES = """\
   zkconsumer demo                                     ours, Scala 0.8.2.2, confluent-kafka

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from study.happenings import Happening, happenings
+
 Row = Mapping[str, Any]
 CHECKS = ("lost", "duplicated", "reordered", "delivered_by_non_owner", "commits_going_back")
 
@@ -38,6 +40,7 @@ class Figures:
     most_lag: int
     commits: int
     commit_store: str
+    happened: tuple[Happening, ...]  # what the scenario did, and the pauses after each of it
 
     @property
     def verdicts(self) -> dict[str, bool]:
@@ -96,4 +99,5 @@ def _of(
         most_lag=max((row["lag"] for row in mine("lag") if row["time_ms"] >= start), default=0),
         commits=sum(row["commits"] for row in commits),
         commit_store=", ".join(row["store"] for row in commits),
+        happened=tuple(happenings(mine("events"), mine("pauses"))),
     )

@@ -6,6 +6,7 @@ plotly shows as text.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -13,40 +14,62 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from study import charts
 from study.figures import CHECKS, Figures, Row, start_ms
-from study.words import happened, means
+from study.words import by_happening, duration, happened, headline, means
 
-COLOURS = ("#1b6ca8", "#c8553d", "#2a9d4b", "#8e5aa8", "#b8860b", "#3a9c9c", "#7a5230", "#d06ba5")
-COLUMNS = {
-    "title": "consumer",
-    "lost": "lost",
-    "duplicated": "delivered again",
-    "reordered": "out of order",
-    "delivered_by_non_owner": "by a non-owner",
-    "commits_going_back": "commits back",
-    "rebalances": "rebalances",
-    "rebalance_ms": "rebalancing, ms",
-    "partitions_stopped": "partitions stopped",
-    "partitions_moved": "partitions moved",
-    "median_pause_ms": "median pause, ms",
-    "longest_pause_ms": "longest pause, ms",
-    "most_lag": "most lag",
-    "zookeeper_writes": "ZooKeeper writes",
-    "zookeeper_packets": "ZooKeeper packets",
-    "most_watches": "watches",
-    "commits": "commits",
-    "commit_store": "kept in",
+LABELS = {  # of each figure: its name, and what it means
+    "produced": ("records produced", ""),
+    "lost": ("lost", "produced, and delivered to nobody"),
+    "duplicated": ("delivered again", "each delivery of a record after its first"),
+    "reordered": ("out of order", "first delivered after a later record of its partition"),
+    "delivered_by_non_owner": ("by a non-owner", "delivered by a member that did not own the partition then"),
+    "commits_going_back": ("commits going back", "an offset stored below one stored before"),
+    "rebalances": ("rebalances", ""),
+    "rebalance_ms": ("time in rebalances", "some partition had no owner"),
+    "partitions_stopped": ("partitions stopped", "lost their owner in a rebalance, all together"),
+    "partitions_moved": ("partitions moved", "got another owner"),
+    "median_pause_ms": ("median pause", "last record of the old reader to first of the new"),
+    "longest_pause_ms": ("longest pause", ""),
+    "most_lag": ("most lag", "records produced and not yet delivered"),
+    "zookeeper_writes": ("ZooKeeper writes", "around rebalances"),
+    "zookeeper_packets": ("ZooKeeper packets", "around rebalances"),
+    "most_watches": ("ZooKeeper watches", "set at one time"),
+    "commits": ("commits", "offsets stored for a partition"),
+    "commit_store": ("kept in", ""),
 }
+FINDINGS = {
+    "lost": "Lost", "duplicated": "Delivered again", "reordered": "Out of order",
+    "delivered_by_non_owner": "Delivered by a non-owner", "commits_going_back": "Commits going back",
+}  # fmt: skip
+SECTIONS = {
+    "happened": "What happened", "means": "What it means for a migration", "figures": "The figures",
+    "pauses": "Pauses and repetitions", "owners": "Who owned which partition, when", "lag": "Lag",
+    "herd": "The herd", "evidence": "Evidence",
+}  # fmt: skip
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 0 auto; padding: 1rem;
-  color: #1a1a1a; background: #fff }
-h1 { line-height: 1.2 } table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem }
-th, td { border: 1px solid #bbb; padding: .25rem .5rem; text-align: right } th { background: #f0f0f0 }
-th[scope=row], td.text { text-align: left } .wide { overflow-x: auto } td.bad { background: #fbe3df; font-weight: bold }
-a:focus, summary:focus, .wide:focus { outline: 3px solid #1b6ca8 }
-.skip { position: absolute; left: -999px } .skip:focus { left: 1rem }
-figure { margin: 1rem 0 }
-@media print { .skip { display: none } figure, table { break-inside: avoid } body { max-width: none } }
+:root { color-scheme: light }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 0 auto; padding: 1rem; color: #1a1a1a;
+  background: #fff; overflow-wrap: break-word }
+h1 { line-height: 1.2; margin-bottom: .2rem } h2 { margin-top: 2.5rem; border-bottom: 2px solid #ddd }
+h3 { margin: 1.5rem 0 0 } p, li { max-width: 50rem } .lead { font-size: 1.2rem }
+nav { font-size: .9rem; display: flex; flex-wrap: wrap; gap: .2rem 1rem }
+.note, small { color: #555 } small { display: block; font-weight: normal; line-height: 1.3 }
+table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem } caption { text-align: left; color: #555 }
+th, td { border: 1px solid #ccc; padding: .25rem .6rem; text-align: right; font-variant-numeric: tabular-nums }
+th { background: #f4f4f4 } th[scope=row], td.text { text-align: left } td.bad { background: #fbe3df; font-weight: bold }
+.wide { overflow-x: auto } details { margin: .5rem 0 } summary { cursor: pointer }
+a:focus-visible, summary:focus-visible, .wide:focus-visible { outline: 3px solid #1b6ca8; outline-offset: 2px }
+.skip { position: absolute; left: -999px } .skip:focus { position: static }
+figure { margin: 1rem 0 } figcaption { color: #555; font-size: .9rem }
+@page { margin: 12mm }
+@media print { nav, .skip { display: none } body { max-width: none; padding: 0; font-size: 11pt }
+  figure, tr, h3 { break-inside: avoid } h2, h3 { break-after: avoid } .wide { overflow: visible } }
+"""
+_SCRIPT = """
+const charts = () => document.querySelectorAll('.js-plotly-plot');
+addEventListener('beforeprint', () => charts().forEach(one => Plotly.relayout(one, {autosize: false, width: 640})));
+addEventListener('afterprint', () => charts().forEach(one => Plotly.relayout(one, {autosize: true, width: null})));
 """
 
 
@@ -58,78 +81,84 @@ def page(
     evidence: Mapping[str, Sequence[Row]],
 ) -> str:
     """The whole document."""
-    body = [
-        f"<h1>{escape(title)}</h1><p>{escape(about)}</p>",
-        '<h2 id="happened">What happened</h2>',
-        *(f"<p>{escape(happened(one))}</p>" for one in rows),
-        '<h2 id="means">What it means for a migration</h2><ul>',
-        *(f"<li>{escape(line)}</li>" for line in means(rows)),
-        "</ul>",
-        '<h2 id="figures">The figures</h2>',
-        _figures_table(rows),
-        '<h2 id="evidence">Evidence</h2>',
-        *_evidence(evidence),
-        '<h2 id="owners">Who owned which partition, when</h2>',
-        *_timelines(rows, tables),
-        '<h2 id="pauses">Pauses and repetitions</h2>',
-        _chart(
-            _bars(rows, {"median pause, ms": "median_pause_ms", "longest pause, ms": "longest_pause_ms"}),
-            "Pauses by consumer",
-        ),
-        _chart(_bars(rows, {"delivered again": "duplicated"}), "Repetitions by consumer"),
-        '<h2 id="lag">Lag over time</h2>',
-        _chart(_lag(rows, tables), "Records produced and not yet delivered, by seconds from the start"),
-        _details("Lag as a table", _lag_table(rows, tables)),
-        '<h2 id="herd">The herd: what ZooKeeper did for each rebalance</h2>',
-        _chart(
-            _bars(rows, {"packets": "zookeeper_packets", "writes": "zookeeper_writes", "watches": "most_watches"}),
-            "ZooKeeper's load",
-        ),
-        _details("Each rebalance as a table", _rebalance_table(rows, tables)),
-    ]
-    links = {"happened": "What happened", "means": "For a migration", "figures": "Figures", "evidence": "Evidence",
-             "owners": "Owners", "pauses": "Pauses", "lag": "Lag", "herd": "Herd"}  # fmt: skip
-    contents = " · ".join(f'<a href="#{anchor}">{text}</a>' for anchor, text in links.items())
+    until_s = math.ceil(charts.end_s(rows, tables))
+    body = {
+        "happened": [f"<p>{escape(happened(one))}</p>" for one in rows],
+        "means": ["<ul>", *(f"<li>{escape(line)}</li>" for line in means(rows)), "</ul>"],
+        "figures": [_figures_table(rows)],
+        "pauses": [*_pauses(rows)],
+        "owners": [
+            '<p class="note">A bar is the time a member owned a partition. A black line is the time in which nothing'
+            " of it was delivered while it changed hands. All charts have the same axis.</p>",
+            *_timelines(rows, tables, until_s),
+        ],
+        "lag": [
+            _chart(charts.lag(rows, tables, until_s), "Records produced and not yet delivered, over time"),
+            _details("Lag as a table", _lag_table(rows, tables)),
+        ],
+        "herd": [
+            '<p class="note">What ZooKeeper did from 1 s before each rebalance to 1 s after it, all together.</p>',
+            _chart(
+                charts.counts(
+                    rows, {"packets": "zookeeper_packets", "writes": "zookeeper_writes", "watches": "most_watches"}
+                ),
+                "ZooKeeper's load",
+            ),
+            _details("Each rebalance as a table", _rebalance_table(rows, tables)),
+        ],
+        "evidence": [*_evidence(rows, tables, evidence)],
+    }
+    sections = (f'<h2 id="{anchor}">{SECTIONS[anchor]}</h2>{"".join(parts)}' for anchor, parts in body.items())
+    contents = "".join(f'<a href="#{anchor}">{text}</a>' for anchor, text in SECTIONS.items())
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"><style>{_STYLE}</style>'
-        f"<script>{get_plotlyjs()}</script></head><body>"
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head><body>"
         f'<a class="skip" href="#main">Skip to the text</a><nav aria-label="Contents">{contents}</nav>'
-        f'<main id="main">{"".join(body)}</main></body></html>\n'
+        f'<main id="main" tabindex="-1"><h1>{escape(title)}</h1><p class="note">{escape(about)}</p>'
+        f'<p class="lead">{escape(headline(rows))}</p>{"".join(sections)}</main><script>{_SCRIPT}</script>'
+        "</body></html>\n"
     )
 
 
 def _figures_table(rows: Sequence[Figures]) -> str:
-    cells = []
-    for one in rows:
-        line = [f'<th scope="row">{escape(one.title)}</th>']
-        for field in list(COLUMNS)[1:]:
+    lines = []
+    for field, (label, meaning) in LABELS.items():
+        small = f"<small>{escape(meaning)}</small>" if meaning else ""
+        cells = [f'<th scope="row">{escape(label)}{small}</th>']
+        for one in rows:
             value = getattr(one, field)
             style = ' class="bad"' if field in CHECKS and value else ""
-            text = f"{value:,}" if isinstance(value, int) else escape(value)
-            line.append(f'<td{style} data-figure="{escape(one.subject)} {field}">{text}</td>')
-        cells.append(f"<tr>{''.join(line)}</tr>")
-    head = "".join(f'<th scope="col">{text}</th>' for text in COLUMNS.values())
-    return (
-        '<div class="wide" tabindex="0" role="region" aria-label="The figures"><table id="figures-table">'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(cells)}</tbody></table></div>"
+            text = duration(value) if field.endswith("_ms") else f"{value:,}" if isinstance(value, int) else value
+            cells.append(f'<td{style} data-figure="{escape(one.subject)} {field}">{escape(text)}</td>')
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    head = "".join(f'<th scope="col">{escape(one.title)}</th>' for one in rows)
+    return _wide(
+        f'<table id="figures-table"><thead><tr><td></td>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>',
+        "The figures",
     )
 
 
-def _evidence(evidence: Mapping[str, Sequence[Row]]) -> Iterable[str]:
-    found = {name: rows for name, rows in evidence.items() if rows}
-    if not found:
-        yield "<p>No check found anything.</p>"
-    for name, rows in found.items():
+def _pauses(rows: Sequence[Figures]) -> Iterable[str]:
+    found = by_happening(rows)
+    if found:
+        caption = "The longest silence of a partition that changed hands, after each thing the scenario did"
+        yield _chart(charts.pauses(rows), caption)
+        cells = [
+            [text, *("" if one is None else f"{duration(one.longest_pause_ms)} ({one.pauses})" for one in each)]
+            for text, each in found
+        ]
         yield _details(
-            f"{name.replace('_', ' ')}: the first {len(rows)} cases",
-            _table(list(rows[0]), [list(row.values()) for row in rows]),
+            "The same as a table, with the number of partitions that changed their reader",
+            _table(["", *(one.title for one in rows)], cells, caption),
         )
+    yield _chart(charts.counts(rows, {"delivered again": "duplicated"}), "Records delivered more than once")
 
 
-def _timelines(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]]) -> Iterable[str]:
+def _timelines(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]], until_s: float) -> Iterable[str]:
     for one in rows:
-        yield _chart(_timeline(one, tables), f"Owners over time: {one.title}")
+        yield f"<h3>{escape(one.title)}</h3>"
+        yield _chart(charts.timeline(one, tables, until_s), f"Owners over time: {one.title}", shown=False)
         start = start_ms(tables, one.subject)
         owned = [row for row in tables["owned"] if row["subject"] == one.subject]
         cells = [
@@ -142,62 +171,8 @@ def _timelines(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]]) -> 
             for row in sorted(owned, key=lambda row: (row["topic"], row["partition"], row["from_ms"]))
         ]
         yield _details(
-            f"The same as a table: {one.title}", _table(["partition", "owner", "from, s", "until, s"], cells)
+            f"The same as a table: {one.title}", _table(["partition", "owner", "from, s", "until, s"], cells, one.title)
         )
-
-
-def _timeline(one: Figures, tables: Mapping[str, Sequence[Row]]) -> go.Figure:
-    start = start_ms(tables, one.subject)
-    owned = [row for row in tables["owned"] if row["subject"] == one.subject]
-    end = max((row["time_ms"] for row in tables["events"] if row["subject"] == one.subject), default=start)
-    figure = go.Figure()
-    for number, member in enumerate(sorted({row["member"] for row in owned})):
-        mine = [row for row in owned if row["member"] == member]
-        figure.add_bar(
-            orientation="h",
-            name=_plain(member),
-            y=[_plain(f"{row['topic']}/{row['partition']}") for row in mine],
-            base=[(row["from_ms"] - start) / 1000 for row in mine],
-            x=[((end if row["until_ms"] is None else row["until_ms"]) - row["from_ms"]) / 1000 for row in mine],
-            marker_color=COLOURS[number % len(COLOURS)],
-        )
-    for row in tables["events"]:
-        if row["subject"] == one.subject and row["event"] not in ("start", "end"):
-            figure.add_vline(
-                x=(row["time_ms"] - start) / 1000,
-                line_dash="dot",
-                annotation_text=_plain(f"{row['event']} {row['member'] or ''}"),
-            )
-    figure.update_layout(barmode="overlay", xaxis_title="seconds from the start", height=340, title=_plain(one.title))
-    return figure
-
-
-def _bars(rows: Sequence[Figures], fields: Mapping[str, str]) -> go.Figure:
-    figure = go.Figure()
-    for number, (name, field) in enumerate(fields.items()):
-        figure.add_bar(
-            name=name,
-            x=[_plain(one.title) for one in rows],
-            y=[getattr(one, field) for one in rows],
-            marker_color=COLOURS[number],
-        )
-    figure.update_layout(barmode="group", height=340, showlegend=True)
-    return figure
-
-
-def _lag(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]]) -> go.Figure:
-    figure = go.Figure()
-    for number, one in enumerate(rows):
-        start = start_ms(tables, one.subject)
-        points = sorted((row["time_ms"] - start, row["lag"]) for row in tables["lag"] if row["subject"] == one.subject)
-        figure.add_scatter(
-            x=[at / 1000 for at, _ in points],
-            y=[lag for _, lag in points],
-            name=_plain(one.title),
-            line_color=COLOURS[number % len(COLOURS)],
-        )
-    figure.update_layout(xaxis_title="seconds from the start", yaxis_title="records", height=340, showlegend=True)
-    return figure
 
 
 def _lag_table(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]]) -> str:
@@ -209,7 +184,7 @@ def _lag_table(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]]) -> 
             by_subject = lag.setdefault(second, {})
             by_subject[row["subject"]] = max(by_subject.get(row["subject"], 0), row["lag"])
     cells = [[second, *(lag[second].get(one.subject, "") for one in rows)] for second in sorted(lag)]
-    return _table(["second", *(one.title for one in rows)], cells)
+    return _table(["second", *(one.title for one in rows)], cells, "Most lag in each second, records")
 
 
 def _rebalance_table(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]]) -> str:
@@ -222,30 +197,73 @@ def _rebalance_table(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]
             *(row[column] for column in columns),
         ]
         for row in tables["rebalances"]
+        if row["until_ms"] >= start_ms(tables, row["subject"])
     ]
-    return _table(["consumer", "at, s", "duration, ms", "stopped", "moved", "writes", "packets", "watches"], cells)
+    heads = ["consumer", "at, s", "duration, ms", "stopped", "moved", "writes", "packets", "watches"]
+    return _table(heads, cells, "Rebalances")
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _evidence(
+    rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]], evidence: Mapping[str, Sequence[Row]]
+) -> Iterable[str]:
+    """What each check found, its times in seconds from the start of the timeline."""
+    title = {one.subject: one.title for one in rows}
+    clean = [name for check, name in FINDINGS.items() if not evidence.get(check)]
+    if clean:
+        yield f"<p>Nothing was found by: {escape(', '.join(clean).lower())}.</p>"
+    for check, name in FINDINGS.items():
+        found = evidence.get(check, ())
+        if not found:
+            continue
+        columns = list(found[0])
+        cells = [
+            [
+                title.get(value, value) if column == "subject"
+                else _since(value, start_ms(tables, row["subject"])) if column.endswith("_ms") else value
+                for column, value in row.items()
+            ]
+            for row in found
+        ]  # fmt: skip
+        heads = [column.removesuffix("_ms").replace("_", " ") + (", s" * column.endswith("_ms")) for column in columns]
+        heads = ["consumer" if head == "subject" else head for head in heads]
+        count = sum(getattr(one, check) for one in rows)
+        summary = f"{name}: {count:,} found, here the first {len(found)} of them"
+        yield _details(summary, _table(heads, cells, name))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
     head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in columns)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    region = '<div class="wide" tabindex="0" role="region" aria-label="table">'
-    return f"{region}<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>"
+
+    def cell(value: Any) -> str:
+        text = "" if value is None else str(value)
+        return f"<td{_kind(value)}>{escape(text)}</td>"
+
+    lines = "".join("<tr>" + "".join(map(cell, row)) + "</tr>" for row in rows)
+    text = f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{lines}</tbody>"
+    return _wide(f"<table>{text}</table>", caption)
+
+
+def _kind(value: Any) -> str:
+    return "" if isinstance(value, int) or str(value).replace(".", "", 1).lstrip("-").isdigit() else ' class="text"'
+
+
+def _wide(table: str, label: str) -> str:
+    """A table that may be wider than the window: it scrolls by itself, with the keyboard too."""
+    return f'<div class="wide" tabindex="0" role="region" aria-label="{escape(label)}">{table}</div>'
 
 
 def _details(summary: str, content: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{content}</details>"
 
 
-def _chart(figure: go.Figure, caption: str) -> str:
-    drawn = figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False, "responsive": True})
+def _chart(figure: go.Figure, caption: str, *, shown: bool = True) -> str:
+    """`shown=False`: only for who cannot see it, since a heading says the same."""
+    drawn = figure.to_html(
+        full_html=False, include_plotlyjs=False, config={"displayModeBar": False, "responsive": True}
+    )
     label = escape(caption)
-    return f'<figure role="group" aria-label="{label}"><figcaption>{escape(caption)}</figcaption>{drawn}</figure>'
-
-
-def _plain(text: str) -> str:
-    """plotly understands some HTML in its texts: let it see none."""
-    return escape(text)
+    head = f"<figcaption>{label}</figcaption>" if shown else ""
+    return f'<figure>{head}<div role="img" aria-label="{label}">{drawn}</div></figure>'
 
 
 def _since(time_ms: int | None, start: int) -> str:

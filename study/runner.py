@@ -25,19 +25,19 @@ GROUP = "study"
 SETTLE_TIMEOUT_S = 120.0
 DRAIN_TIMEOUT_S = 60.0
 SAMPLE_S = 0.1
-START_ESTIMATE_S = 12.0
+START_ESTIMATE_S = 5.0
 Tell = Callable[[str], None]
 
 
 def estimate_s(scenario: Scenario) -> float:
     """How long one subject takes, before anything was measured."""
-    return START_ESTIMATE_S + 0.7 * len(scenario.members) + scenario.duration_s + scenario.session_timeout_ms / 1000
+    return START_ESTIMATE_S + 0.3 * len(scenario.members) + scenario.duration_s
 
 
-def play(scenario: Scenario, subject: Subject, tell: Tell = lambda _: None) -> list[Line]:
-    """The history of one subject, ordered by time."""
+def play(scenario: Scenario, subject: Subject, tell: Tell = lambda _: None, *, wait_s: float = 0.0) -> list[Line]:
+    """The history of one subject, ordered by time. The timeline starts `wait_s` after all partitions are read."""
     with _Play(scenario, subject, tell) as running:
-        running.start()
+        running.start(wait_s)
         running.follow_timeline()
         running.drain()
         running.end()
@@ -77,8 +77,8 @@ class _Play:
 
     # --- phases ---
 
-    def start(self) -> None:
-        """Servers, topics, records, members; returns when every partition is read."""
+    def start(self, wait_s: float) -> None:
+        """Servers, topics, records, members; returns when every partition is read, and has been for a while."""
         scenario = self._scenario
         self._tell("ZooKeeper and Kafka start")
         self._zookeeper = self._stack.enter_context(ZooKeeperServer(tick_time_ms=500))
@@ -97,6 +97,7 @@ class _Play:
         for join in self._joins:
             join.result()
         eventually(self._all_partitions_read, "every partition read", SETTLE_TIMEOUT_S)
+        self._ending.wait(wait_s)
         self._start_s = time.monotonic()
         self._event("start")
 

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from study.figures import Figures
+from study.happenings import Happening
+
+PLANNED = ("join", "leave", "add partitions", "add topic")
+CRASHES = ("kill", "pause", "expire session")
+
+
+def headline(rows: Sequence[Figures]) -> str:
+    """The run in two or three sentences."""
+    said = []
+    losers = [one for one in rows if one.lost]
+    said.append(f"{names(losers)} lost records." if losers else "No consumer lost a record.")
+    again = [one for one in rows if one.duplicated]
+    if again:
+        said.append("All" if len(again) == len(rows) and len(rows) > 1 else names(again))
+        said[-1] += " delivered some again."
+    else:
+        said.append("None delivered one twice.")
+    zombies = [one for one in rows if one.delivered_by_non_owner]
+    if zombies:
+        said.append(f"{names(zombies)} delivered records of partitions that belonged to another member by then.")
+    slowest = max(rows, key=lambda one: one.longest_pause_ms, default=None)
+    if slowest is not None and slowest.longest_pause_ms:
+        spread = _span([one.longest_pause_ms for one in rows])
+        said.append(f"The longest silence of a partition that changed hands was {spread}.")
+    return " ".join(said)
 
 
 def happened(one: Figures) -> str:
     """One paragraph about a subject."""
-    said = [f"{one.title}: {one.produced:,} records were produced and {one.delivered:,} deliveries made."]
+    said = [f"{one.title}: {one.produced:,} records, {one.delivered:,} deliveries."]
     said.append("None was lost." if not one.lost else f"{one.lost:,} records were lost.")
     if one.duplicated:
         said.append(f"{one.duplicated:,} deliveries were repetitions.")
@@ -30,8 +55,8 @@ def happened(one: Figures) -> str:
         said.append("The group did not rebalance.")
     if one.pauses:
         said.append(
-            f"A partition that changed hands was silent for {_seconds(one.median_pause_ms)} (median),"
-            f" {_seconds(one.longest_pause_ms)} at the longest."
+            f"A partition that changed hands was silent for {duration(one.median_pause_ms)} (median),"
+            f" {duration(one.longest_pause_ms)} at the longest."
         )
     if one.protocol == "old":
         said.append(
@@ -42,54 +67,117 @@ def happened(one: Figures) -> str:
 
 
 def means(rows: Sequence[Figures]) -> list[str]:
-    """What somebody who plans a migration should take from it; only what these figures show."""
+    """What somebody who plans a migration should take from it: what these figures show, and why."""
     old, new = [one for one in rows if one.protocol == "old"], [one for one in rows if one.protocol == "new"]
-    said: list[str] = []
-    if any(one.lost for one in rows):
-        names = ", ".join(one.title for one in rows if one.lost)
-        said.append(f"Records were lost by {names}: look at the evidence below before anything else.")
-    else:
-        said.append("No subject lost a record in this scenario.")
-    doubled = [one for one in rows if one.duplicated]
-    if doubled:
+    said = [*_records(rows)]
+    if old and new:
+        said += [*_pauses(old, new), *_stopped(old, new)]
+    zombies = [one for one in rows if one.delivered_by_non_owner]
+    if zombies:
         said.append(
-            f"{_names(doubled)} delivered records again. What was not committed when a member went away comes again"
-            " under both protocols: an application has to bear repetitions before and after a migration."
+            f"{names(zombies)} went on delivering after losing partitions: a member that stood still does not know it."
+            " Moving a group does not change that; only an application that bears repetitions does."
         )
     if old and new:
-        said.append(_compare("longest pause", "longest_pause_ms", old, new))
-        said.append(_compare("time in rebalances", "rebalance_ms", old, new))
-        stopped_old, stopped_new = (max(one.partitions_stopped for one in side) for side in (old, new))
-        said.append(
-            f"Partitions were stopped up to {stopped_old} times under the old protocol and up to {stopped_new} times"
-            " under the new one. The old protocol stops all of a member's partitions at every change, and so does the"
-            " new one unless its assignment is cooperative."
-        )
         packets_old, packets_new = (max(one.zookeeper_packets for one in side) for side in (old, new))
         said.append(
-            f"Around rebalances ZooKeeper took {packets_old:,} packets for the old protocol, {packets_new:,} for"
-            " the new:"
-            " that load, and the watches of every member on every other, go away with a migration, and the group"
-            " coordinator on a broker takes their place."
+            f"Around rebalances ZooKeeper took {packets_old:,} packets for the old protocol, {packets_new:,} for the"
+            " new (brokers' own and heartbeats included). What the old one adds, and the watches of every member on"
+            " every other, goes away with a migration; the group coordinator on a broker takes its place."
+        )
+        said.append(
+            "Offsets do not move by themselves: old groups keep them in ZooKeeper unless told otherwise, new ones in"
+            " Kafka. Copy them while the group is stopped (`zkconsumer offsets migrate`), or the new group begins at"
+            " auto.offset.reset, whose default skips everything that is there."
         )
     return said
 
 
-def _compare(what: str, field: str, old: Sequence[Figures], new: Sequence[Figures]) -> str:
-    def span(side: Sequence[Figures]) -> str:
-        values = sorted(getattr(one, field) for one in side)
-        return _seconds(values[0]) if values[0] == values[-1] else f"{_seconds(values[0])} to {_seconds(values[-1])}"
+def by_happening(rows: Sequence[Figures]) -> list[tuple[str, list[Happening | None]]]:
+    """For each thing the scenario did: its words, and what each subject made of it."""
+    texts = dict.fromkeys(each.text for one in rows for each in one.happened)
+    found = [{each.text: each for each in one.happened} for one in rows]
+    return [(text, [each.get(text) for each in found]) for text in texts]
 
-    return f"The {what} was {span(old)} with the old protocol, {span(new)} with the new one."
+
+def duration(milliseconds: int) -> str:
+    """For people."""
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
-def _names(rows: Sequence[Figures]) -> str:
-    return ", ".join(one.title for one in rows)
+def names(rows: Sequence[Figures]) -> str:
+    """One after the other."""
+    titles = [one.title for one in rows]
+    return " and ".join(filter(None, (", ".join(titles[:-1]), *titles[-1:])))
+
+
+def _records(rows: Sequence[Figures]) -> list[str]:
+    if any(one.lost for one in rows):
+        said = [
+            f"Records were lost by {names([one for one in rows if one.lost])}: look at the evidence before all else."
+        ]
+    else:
+        said = ["No consumer lost a record in this scenario."]
+    again = [one for one in rows if one.duplicated]
+    if again:
+        counts = ", ".join(f"{one.duplicated:,}" for one in again)
+        said.append(
+            f"{names(again)} delivered records again ({counts}). What was not committed when a member went away comes"
+            " again under both protocols; how much depends on how long ago the last commit was. An application has to"
+            " bear repetitions before a migration and after it."
+        )
+    return said
+
+
+def _pauses(old: Sequence[Figures], new: Sequence[Figures]) -> list[str]:
+    """Planned changes and crashes apart: they have different causes."""
+    said = []
+    planned = _of_kinds(old, new, lambda kind: kind in PLANNED)
+    if planned:
+        said.append(
+            f"When members come and go in order, or partitions are added, readers were silent for up to {planned[0]}"
+            f" under the old protocol and {planned[1]} under the new one. Under the old one members hear of it from"
+            " ZooKeeper at once. Under the new one they hear of it with their next heartbeat (heartbeat.interval.ms),"
+            " and all wait for the slowest of them."
+        )
+    crashes = _of_kinds(old, new, lambda kind: kind in CRASHES)
+    if crashes:
+        said.append(
+            f"When a member dies or stands still, readers were silent for up to {crashes[0]} under the old protocol and"
+            f" {crashes[1]} under the new one: both wait for a time-out, here the same for both. The defaults are not"
+            " the same: zookeeper.session.timeout.ms is 6 s, session.timeout.ms 10 s and from Kafka 3.0 on 45 s. Set"
+            " it when you move, or crashes will be felt for longer."
+        )
+    return said
+
+
+def _of_kinds(old: Sequence[Figures], new: Sequence[Figures], wanted: Callable[[str], bool]) -> tuple[str, str] | None:
+    """The longest pause of each subject after these, as a span each side; None if nothing was silent."""
+    sides = [
+        [
+            max((each.longest_pause_ms for each in one.happened if wanted(each.kind)), default=0)
+            for one in side
+        ]
+        for side in (old, new)
+    ]  # fmt: skip
+    return (_span(sides[0]), _span(sides[1])) if any(map(any, sides)) else None
+
+
+def _stopped(old: Sequence[Figures], new: Sequence[Figures]) -> list[str]:
+    stopped_old, stopped_new = ([one.partitions_stopped for one in side] for side in (old, new))
+    if not any((*stopped_old, *stopped_new)):
+        return []
+    return [
+        f"Partitions were stopped {_span(stopped_old, str)} times under the old protocol, {_span(stopped_new, str)}"
+        " times under the new one. The old protocol stops all of a member's partitions at every change, and so does"
+        " the new one unless its assignment is cooperative."
+    ]
+
+
+def _span(values: Sequence[int], text: Callable[[int], str] = duration) -> str:
+    least, most = text(min(values)), text(max(values))
+    return least if least == most else f"{least} to {most}"
 
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
-
-
-def _seconds(milliseconds: int) -> str:
-    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"

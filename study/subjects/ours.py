@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from study.subjects.reporting import Reporter
 from zkconsumer import ConsumerConfig, ZookeeperConsumerConnector
@@ -11,9 +12,9 @@ from zkconsumer.streams import KafkaStream
 from zkconsumer.topic_filter import Whitelist
 
 
-def main() -> None:
+def main(make_reporter: Callable[[], Reporter] = Reporter) -> None:
     logging.basicConfig(level=logging.WARNING)
-    reporter = Reporter()
+    reporter = make_reporter()
     settings = reporter.settings
     config = ConsumerConfig(
         zookeeper_connect=settings.zookeeper_connect,
