@@ -22,6 +22,7 @@ BENCHES: dict[str, str] = {
     "startup": "seconds from start() of a server to its first answer",
     "growth": "what a record and a rebalance cost as partitions, streams and members grow",
     "settle": "seconds until a group has settled, ours and the real consumer",
+    "jobs": "seconds of the jobs over histories on Spark and on DuckDB, and how they grow with the rows",
     "throughput": "records a second, CPU and memory: ours, the real consumers, other clients",
 }
 """Name of a module of this package with `run(report)`, and what it measures."""
