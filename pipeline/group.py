@@ -6,7 +6,8 @@ partitions cuts it into tasks, commit says that it is done. A pickled copy goes 
 Rules:
 * latestOffset(start) also means: all before `start` is in the sink. That is when offsets are committed, by a thread of
   its own, so that batches go on while ZooKeeper is away.
-* partitions(start, end) means: `end` is in the checkpoint, and Spark will write that batch whatever happens.
+* partitions(start, end) means: `end` is in the checkpoint, and Spark will write that batch whatever happens. A little
+  before it commit() of the batch before means the same: Spark calls it right behind writing the new one down.
 * Where the checkpoint is ahead of the group's stored offset, the checkpoint counts: those rows are written already.
 """
 
@@ -33,6 +34,7 @@ from pipeline.source import (
     connected,
     partitions_of,
     read_partition,
+    stored_offsets,
     told_in_one_line,
 )
 from zkconsumer.errors import KafkaException
@@ -85,6 +87,7 @@ class GroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         if self._group is not None:
             self._group.done(StreamOffset.from_json(end))
+            self._group.next_is_in_checkpoint()
 
     def stop(self) -> None:
         if self._group is not None:
@@ -166,7 +169,7 @@ class _Group:
         with self._ledger.changed:  # again: some may be on their way to others by now
             found = [self._available(h) for h in holdings if self._ledger.holdings.get(h.where) is h and not h.frozen]
             ranges = limited([one for one in found if one is not None], most)
-            self._ledger.planned = {one.where: one.until for one in ranges}
+            self._ledger.planned = {one.where: one for one in ranges}
             self._ledger.in_checkpoint = False
             for one in ranges:
                 self._ledger.holdings[one.where].position = one.until
@@ -175,15 +178,23 @@ class _Group:
     def tasks(self, end: StreamOffset) -> list[InputPartition]:
         """One a range. Also called for a batch of a former run, which has to be written once more."""
         with self._ledger.changed:
+            of_a_former_run = self._ledger.planned.keys() != {found.where for found in end.ranges}
             self._ledger.in_checkpoint = True
-            self._ledger.planned = {found.where: found.until for found in end.ranges}
+            self._ledger.planned = {found.where: found for found in end.ranges}
+        if of_a_former_run:
+            self._count_what_others_took(end.ranges)
         return [RangePartition(found, self._brokers) for found in end.ranges]
+
+    def next_is_in_checkpoint(self) -> None:
+        """The batch that was planned last: the sooner we know, the less is doubled if the driver dies now."""
+        with self._ledger.changed:
+            self._ledger.in_checkpoint = True
 
     def done(self, end: StreamOffset) -> None:
         """All before this is in the sink."""
         ledger = self._ledger
         with ledger.changed:
-            done = {where: until for where, until in ledger.planned.items() if end.ends.get(where, -1) >= until}
+            done = {w: found.until for w, found in ledger.planned.items() if end.ends.get(w, -1) >= found.until}
             for where in done:
                 del ledger.planned[where]
             mine = {where: until for where, until in done.items() if where in ledger.holdings}
@@ -236,8 +247,11 @@ class _Group:
                 if holding.where in limits:
                     written = begin.ends.get(holding.where, -1)
                     holding.position = self._start(holding, limits[holding.where], written)
-                    if holding.position == written > holding.stored:  # a former run did it and could not say so
-                        behind[holding.where] = written
+                    holding.began_at = holding.position
+                    at_the_end = holding.stored < 0 and self._options.config.auto_offset_reset == "largest"
+                    if at_the_end or holding.position == written > holding.stored:
+                        # A former run did it and could not say so; or else the next run would begin at a later end.
+                        behind[holding.where] = holding.position
         self._commit_soon(behind)
 
     def _start(self, holding: Holding, limits: Limits, written: int) -> int:
@@ -252,6 +266,23 @@ class _Group:
         if first <= position <= following:
             return position
         return first if self._options.config.auto_offset_reset == "smallest" else following
+
+    def _count_what_others_took(self, ranges: Sequence[OffsetRange]) -> None:
+        """Of a batch of a former run: what it could not hand over when it ended, and is (or will be) read by others."""
+        try:
+            with connected(self._options.config) as zookeeper:
+                cluster = cluster_view(zookeeper, self._options.config)
+                stored = stored_offsets(zookeeper, cluster, self._options.config, [found.where for found in ranges])
+        except KafkaException as error:
+            log.warning("what others took of the batch of a former run is not known: %s", error)
+            stored = {}
+        with self._ledger.changed:
+            for found in ranges:
+                position = min(stored.get(found.where, -1), found.until)
+                if position == found.until and self._options.handover == "checkpoint":
+                    continue  # handed over
+                taken_until = position if found.where in self._ledger.holdings else found.until
+                self._ledger.doubled_at_most += max(0, taken_until - found.start)
 
     def _commit_soon(self, positions: Mapping[TopicAndPartition, int]) -> None:
         if positions:

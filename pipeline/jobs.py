@@ -75,12 +75,8 @@ def duplicated(delivered: DataFrame) -> DataFrame:
 def reordered(delivered: DataFrame) -> DataFrame:
     """Each record delivered for the first time after a later one of its partition had been."""
     # Deliveries again are duplicates, however they are ordered.
-    repeated = (
-        delivered.withColumn("before", F.lag("offset").over(_copies_together()))
-        .where(F.col("before") == F.col("offset"))
-        .select(*PARTITION, "member", "sequence")
-    )
-    first = delivered.join(F.broadcast(repeated), [*PARTITION, "member", "sequence"], "left_anti")
+    before = F.lag("offset").over(_copies_together())
+    first = delivered.withColumn("before", before).where(F.coalesce(F.col("before") != F.col("offset"), F.lit(True)))
     earlier = _by_time().rowsBetween(Window.unboundedPreceding, -1)
     return (
         first.withColumn("reached", F.max(F.struct("offset", "member", "time_ms")).over(earlier))

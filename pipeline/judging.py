@@ -37,7 +37,7 @@ class Judgement(NamedTuple):
 
 
 @contextmanager
-def local_session(name: str, *, cores: int = 2, small: bool = False) -> Iterator[SparkSession]:
+def local_session(name: str, *, cores: int = 2, small: bool = False, memory: str = "1g") -> Iterator[SparkSession]:
     """Spark in a Java of its own, on loopback only, quiet; at the end that Java is gone too.
 
     `small` is for histories of some minutes: it compiles nothing, which there takes longer than the work itself.
@@ -51,6 +51,7 @@ def local_session(name: str, *, cores: int = 2, small: bool = False) -> Iterator
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(1 if small else 4 * cores),
         "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": memory,
         "spark.ui.showConsoleProgress": "false",
     }
     if small:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 
 LOOK_EVERY_S = 1.0
+ENDING = frozenset({signal.SIGTERM, signal.SIGHUP})  # of query.stop(), and of a terminal that was closed
 
 
 class Lifeline(threading.Thread):
@@ -30,14 +31,16 @@ class Lifeline(threading.Thread):
 
     def attach(self) -> None:
         """Called by the main thread, the only one that may."""
-        signal.signal(signal.SIGTERM, lambda *_: None)  # a handler, or the default one ends us at once
+        for number in ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                signal.signal(number, lambda *_: None)  # a handler, or the default one ends us at once
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         self.start()
 
     def run(self) -> None:
         while os.getppid() == self._parent:
             readable, _, _ = select.select([self._read_end], [], [], LOOK_EVERY_S)
-            if readable and signal.SIGTERM in os.read(self._read_end, 64):
+            if readable and ENDING.intersection(os.read(self._read_end, 64)):
                 break
         try:
             self._on_end()

@@ -12,10 +12,12 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fetcher.events import Event
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from pipeline.options import SourceOptions
+from pipeline.ranges import OffsetRange
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerRebalanceFailedException, KafkaException
 from zkconsumer.events import RebalanceFinished, SessionLost, SessionReconnected, SessionRenewed, SessionSuspended
@@ -33,8 +35,16 @@ class Holding:
     thread: str
     stored: int  # the group's position when it was claimed, -1 for none
     position: int | None = None  # where the next range begins; None: not settled yet
+    began_at: int = 0  # the first position
     committed: int = -1
     frozen: bool = False  # being released: no more ranges
+
+
+class AtRisk(NamedTuple):
+    """Offsets of a partition that was let go: whoever owns it next begins at `stored`, and reads them too."""
+
+    stored: int
+    offsets: int
 
 
 class Ledger:
@@ -43,16 +53,35 @@ class Ledger:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.holdings: dict[TopicAndPartition, Holding] = {}
-        self.planned: dict[TopicAndPartition, int] = {}  # ends of the batch under way, not known to be done
+        self.planned: dict[TopicAndPartition, OffsetRange] = {}  # of the batch under way, not known to be done
         self.in_checkpoint = False  # … and whether Spark has written it down
         self.rebalances = 0
         self.sessions_lost = 0
         self.doubled_at_most = 0  # given to others before it was known to be done
+        self.at_risk: dict[TopicAndPartition, AtRisk] = {}  # the part of it that nobody may have taken yet
         self.kept_by_checkpoint = 0  # left undone when we left: the next run does it
 
     def is_under_way(self, where: TopicAndPartition) -> bool:
         """Under the lock."""
         return where in self.planned
+
+    def not_stored(self, where: TopicAndPartition) -> int:
+        """How many offsets were planned, perhaps done too, and are not in the group's position. Under the lock."""
+        holding = self.holdings[where]
+        if holding.position is not None:
+            return max(0, holding.position - max(holding.committed, holding.began_at))
+        return self.planned[where].length if where in self.planned else 0
+
+    def let_go(self, where: TopicAndPartition, risk: AtRisk) -> None:
+        """Under the lock."""
+        self.at_risk[where] = risk
+        self.doubled_at_most += risk.offsets
+
+    def is_back(self, where: TopicAndPartition, stored: int) -> None:
+        """Ours again; if it is where we left it, nobody has read of it. Under the lock."""
+        risk = self.at_risk.pop(where, None)
+        if risk is not None and risk.stored == stored:
+            self.doubled_at_most -= risk.offsets
 
 
 class Member:
@@ -127,8 +156,8 @@ class Member:
             ledger.changed.wait_for(
                 lambda: not any(ledger.is_under_way(where) for where in released), self._options.release_timeout_s
             )
-            for where in lost & ledger.planned.keys():
-                ledger.doubled_at_most += max(0, ledger.planned[where] - ledger.holdings[where].committed)
+            for where in lost & ledger.holdings.keys():
+                ledger.let_go(where, AtRisk(ledger.holdings[where].committed, ledger.not_stored(where)))
         with self._committing:
             with ledger.changed:
                 positions = self._positions_to_leave(released)
@@ -149,6 +178,7 @@ class Member:
                     where = TopicAndPartition(topic, partition)
                     if thread.consumer_id == consumer_id and where in stored:
                         self._mine.add(where)
+                        self._ledger.is_back(where, stored[where])
                         self._ledger.holdings[where] = Holding(
                             where, str(thread), stored[where], committed=stored[where]
                         )
@@ -179,16 +209,14 @@ class Member:
         positions = {}
         for where in partitions & ledger.holdings.keys():
             holding = ledger.holdings[where]
-            position = holding.position
-            if position is None:  # not looked at yet, but a batch of a former run may be written just now
-                position = max(ledger.planned.get(where, -1), holding.stored)
-            if where in ledger.planned:
-                undone = max(0, position - max(holding.committed, 0))
-                if ledger.in_checkpoint and self._options.handover == "checkpoint":
-                    ledger.kept_by_checkpoint += undone
-                else:
-                    ledger.doubled_at_most += undone
-                    continue
+            position = holding.stored if holding.position is None else holding.position
+            under_way = ledger.planned.get(where)
+            if under_way is not None and ledger.in_checkpoint and self._options.handover == "checkpoint":
+                position = max(position, under_way.until)  # not settled yet: a batch of a former run
+                ledger.kept_by_checkpoint += under_way.length
+            elif under_way is not None:
+                position = under_way.start
+                ledger.let_go(where, AtRisk(max(position, holding.committed), under_way.length))
             if position > holding.committed:
                 positions[where] = position
         return positions

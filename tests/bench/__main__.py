@@ -24,6 +24,7 @@ BENCHES: dict[str, str] = {
     "growth": "what a record and a rebalance cost as partitions, streams and members grow",
     "settle": "seconds until a group has settled, ours and the real consumer",
     "spark": "rows a second into Spark, and their age: ours against Spark's own Kafka connector",
+    "jobs": "seconds of the jobs over histories on Spark and on DuckDB, and how they grow with the rows",
     "throughput": "records a second, CPU and memory: ours, the real consumers, other clients",
 }
 """Name of a module of this package with `run(report)`, and what it measures."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import pipeline
 from tests.conformance.group import Group, fresh
 from tests.spark.sessions import end, local_session
+from tests.spark.sinks import HeldCores, Sink
 from zkconsumer.testing.kafka import KafkaCluster
 
 OPTIONS = {"auto.offset.reset": "smallest", "rebalance.max.retries": "50", "rebalance.backoff.ms": "300"}
@@ -44,6 +46,17 @@ def group(kafka: KafkaCluster) -> Iterator[Group]:
         client.close()
 
 
+@pytest.fixture
+def sink(spark: SparkSession, tmp_path: Path) -> Sink:
+    return Sink(spark, tmp_path)
+
+
+@pytest.fixture
+def held_cores(spark: SparkSession, tmp_path: Path) -> Iterator[HeldCores]:
+    with HeldCores(spark, tmp_path) as held_cores:
+        yield held_cores
+
+
 Source = Callable[..., DataFrame]
 
 
@@ -60,8 +73,9 @@ def batch(spark: SparkSession, kafka: KafkaCluster, group: Group) -> Source:
 
 @pytest.fixture
 def stream(spark: SparkSession, kafka: KafkaCluster, group: Group) -> Source:
-    def load(**options: Any) -> DataFrame:
-        return spark.readStream.format("zkconsumer").options(**_options(kafka, group, options)).load()
+    def load(schema: str | None = None, **options: Any) -> DataFrame:
+        reader = spark.readStream.format("zkconsumer").options(**_options(kafka, group, options))
+        return (reader.schema(schema) if schema else reader).load()
 
     return load
 

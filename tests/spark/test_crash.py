@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.group import Group, fresh
+from tests.spark.sessions import planners
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.scala import ScalaConsumer
 from zkconsumer.testing.waiting import eventually, scaled
 
 PARTITIONS = 4
 SPARK_STARTS_S = 240.0  # two JVMs and a cold start on a busy machine
+PATIENCE_S = 180.0  # of all that happens in a second or two where nobody else works
 SCALA = {"auto.offset.reset": "smallest", "rebalance.max.retries": "100", "rebalance.backoff.ms": "500"}
 
 
@@ -42,10 +44,12 @@ class Driver:
     def batches(self) -> int:
         return sum(line.startswith("batch") for line in list(self.lines))
 
+    def jvm(self) -> int:
+        return int(next(line for line in self.lines if line.startswith("jvm")).split()[1])
+
     def kill(self) -> None:
         """The Python process and Spark's JVM, without warning. What the JVM started is not touched."""
-        jvm = int(next(line for line in self.lines if line.startswith("jvm")).split()[1])
-        os.kill(jvm, signal.SIGKILL)
+        os.kill(self.jvm(), signal.SIGKILL)
         self._process.kill()
         self._end()
 
@@ -72,6 +76,14 @@ class Driver:
             self.lines.append(line.strip())
 
 
+def is_running(process: int) -> bool:
+    """A zombie runs no more: it waits for whoever inherits it."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 @contextmanager
 def continuous_produce(kafka: KafkaCluster, topic: str) -> Iterator[Counter[int]]:
     """Some records every few milliseconds, until the block ends; how many each partition has got."""
@@ -79,7 +91,7 @@ def continuous_produce(kafka: KafkaCluster, topic: str) -> Iterator[Counter[int]
     stopping = threading.Event()
 
     def produce() -> None:
-        while not stopping.wait(0.02):
+        while not stopping.wait(0.05):
             for stored in kafka.produce(topic, [b"x" * 100] * 200):
                 produced[stored.partition] += 1
 
@@ -114,26 +126,30 @@ def test_every_record_comes_once_although_the_driver_is_killed(
         with continuous_produce(kafka, topic) as produced:
             driver = start_driver()
             with ScalaConsumer(kafka.zookeeper_connect, group.name, {topic: 2}, properties=SCALA) as scala:
-                eventually(lambda: 0 < owned_by_scala(scala) < PARTITIONS, "both own some", 60)
+                eventually(lambda: 0 < owned_by_scala(scala) < PARTITIONS, "both own some", PATIENCE_S)
                 seen = driver.batches()
-                eventually(lambda: driver.batches() > seen + 1, "batches beside the Scala member", 60)
+                eventually(lambda: driver.batches() > seen + 1, "batches beside the Scala member", PATIENCE_S)
                 seen = driver.batches()
-                eventually(lambda: driver.batches() > seen, "a batch has begun", 60)
+                eventually(lambda: driver.batches() > seen, "a batch has begun", PATIENCE_S)
+                [holds_members] = planners(driver.jvm())
                 driver.kill()
-                eventually(lambda: owned_by_scala(scala) == PARTITIONS, "the Scala member owns all", 60)
+                eventually(lambda: not is_running(holds_members), "no process outlives the driver for long", 30)
+                eventually(lambda: owned_by_scala(scala) == PARTITIONS, "the Scala member owns all", PATIENCE_S)
                 before = scala.number_delivered
-                scala.wait_until_delivered(before + 2000, 60)
+                scala.wait_until_delivered(before + 2000, PATIENCE_S)
                 driver = start_driver()
-                eventually(lambda: 0 < owned_by_scala(scala) < PARTITIONS, "both own some again", 60)
+                eventually(lambda: 0 < owned_by_scala(scala) < PARTITIONS, "both own some again", PATIENCE_S)
                 seen = driver.batches()
-                eventually(lambda: driver.batches() > seen + 2, "batches again", 60)
+                eventually(lambda: driver.batches() > seen + 2, "batches again", PATIENCE_S)
                 delivered = scala.delivered
                 scala.stop()
                 outside = [(one.partition, one.offset) for one in delivered()]
-                eventually(lambda: len(group.members()) == 1, "Spark is alone", 60)
+                eventually(lambda: len(group.members()) == 1, "Spark is alone", PATIENCE_S)
         ends = dict(produced)
         eventually(
-            lambda: {p: int(offset) for p, offset in group.offsets(topic).items()} == ends, "all is committed", 120
+            lambda: {p: int(offset) for p, offset in group.offsets(topic).items()} == ends,
+            "all is committed",
+            PATIENCE_S,
         )
         driver.stop()
     finally:

@@ -13,29 +13,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline import jobs
 from pipeline.histories import SCHEMAS, History, read_lines, read_parquet, write_parquet
 from pipeline.judging import judge_lines
+from tests.bench import jobs as second_opinion
+from tests.bench.histories import make_history
+from tests.spark.sessions import quickly
 
-QUICK = {  # these frames have a few rows: compiling a query takes longer than running it
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
 HERE = {"subject": "s", "topic": "t", "partition": 0}
 Line = dict[str, Any]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def quick(spark: SparkSession) -> Iterator[None]:
-    """The session is that of other modules too."""
-    before = {key: spark.conf.get(key, None) for key in QUICK}
-    for key, value in QUICK.items():
-        spark.conf.set(key, value)
-    yield
-    for key, earlier in before.items():
-        if earlier is None:
-            spark.conf.unset(key)
-        else:
-            spark.conf.set(key, earlier)
+    with quickly(spark):
+        yield
 
 
 def frame(spark: SparkSession, kind: str, *rows: Line) -> DataFrame:
@@ -346,3 +335,18 @@ def test_a_line_that_is_no_json_is_not_passed_over(spark: SparkSession, tmp_path
 def test_a_history_names_the_tables_it_lacks(spark: SparkSession) -> None:
     with pytest.raises(ValueError, match=r"without .*committed"):
         History({"produced": produced(spark, 0)})
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("made-up")
+    make_history(directory, 200_000)
+    return directory
+
+
+@pytest.mark.parametrize("name", second_opinion.SQL)
+def test_duckdb_finds_as_many(spark: SparkSession, made_up: Path, name: str) -> None:
+    """A second opinion, from other words in another engine, on a history with faults of every kind."""
+    found = second_opinion.on_spark(read_parquet(spark, made_up), name)
+
+    assert found == second_opinion.on_duckdb(made_up, name) > 0

@@ -26,3 +26,5 @@ def test_the_walk_does_what_the_page_says(spark: SparkSession, kafka: KafkaClust
     assert names["written"].select("partition", "offset").distinct().count() == names["written"].count() == 2000
     assert names["written"].select("consumer_thread").distinct().count() == 2
     assert names["left"] == 0
+    assert [tuple(row) for row in names["lost"]] == [(2, 3, 2)]
+    assert [tuple(row) for row in names["again"]] == [(1, 13, 13)]

@@ -1,0 +1,104 @@
+"""Where queries of tests write to, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark import InheritableThread
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.conformance.group import Group
+from zkconsumer.testing.waiting import eventually
+
+
+class Sink:
+    """Parquet files of one query, and its checkpoint."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        self._spark = spark
+        self._directory = directory
+
+    @contextmanager
+    def running(self, rows: DataFrame) -> Iterator[StreamingQuery]:
+        query = self._writer(rows).start()
+        try:
+            yield query
+        finally:
+            query.stop()
+
+    def write_what_is_there(self, rows: DataFrame) -> StreamingQuery:
+        query: StreamingQuery = self._writer(rows).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        return query
+
+    def offsets(self) -> Counter[tuple[int, int]]:
+        if not (self._directory / "rows" / "_spark_metadata" / "0").exists():
+            return Counter()
+        rows = self._spark.read.parquet(str(self._directory / "rows")).select("partition", "offset").collect()
+        return Counter((row.partition, row.offset) for row in rows)
+
+    def _writer(self, rows: DataFrame) -> Any:
+        return (
+            rows.writeStream.format("parquet")
+            .option("path", str(self._directory / "rows"))
+            .option("checkpointLocation", str(self._directory / "checkpoint"))
+        )
+
+
+class HeldCores:
+    """Has both cores of the session, until release(): what is planned meanwhile is not read."""
+
+    def __init__(self, spark: SparkSession, directory: Path) -> None:
+        self._context = spark.sparkContext
+        self._go = directory / "go"
+        self._thread = InheritableThread(target=self._hold, name="held-cores")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        eventually(lambda: len(self._jobs()) == 1, "cores are held", 60)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+    def release(self) -> None:
+        self._go.touch()
+        self._thread.join()
+
+    def has_waiting_job(self) -> bool:
+        return len(self._jobs()) == 2
+
+    def _jobs(self) -> list[int]:
+        return list(self._context.statusTracker().getActiveJobsIds())
+
+    def _hold(self) -> None:
+        path = str(self._go)
+
+        def wait(_: Any) -> None:
+            import os
+            import time
+
+            while not os.path.exists(path):
+                time.sleep(0.05)
+
+        self._context.parallelize(range(2), 2).foreach(wait)
+
+
+def each_once(topic_ends: dict[int, int]) -> Counter[tuple[int, int]]:
+    return Counter((partition, offset) for partition, end in topic_ends.items() for offset in range(end))
+
+
+def stored(group: Group, topic: str) -> dict[int, int]:
+    return {partition: int(offset) for partition, offset in group.offsets(topic).items()}
+
+
+def metric(query: StreamingQuery, name: str) -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else int(json.loads(progress.sources[0].latestOffset or "{}").get(name, -1))
