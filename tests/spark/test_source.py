@@ -90,4 +90,4 @@ def test_a_stream_shows_a_mistake_in_one_line(
 
     [line] = [line for line in str(error.value).splitlines() if said in line]
     assert 'File "' not in str(error.value), "no stack of ours"
-    assert len(line) < 400
+    assert len(line) < 600
