@@ -6,6 +6,7 @@ process of the driver, once, and read by tasks; a stream is in group.py.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -26,6 +27,8 @@ from zkconsumer.kafka_offsets import KafkaOffsets
 from zkconsumer.offsets import OffsetStorage, ZooKeeperOffsets
 from zkconsumer.topic_filter import Whitelist
 from zkconsumer.zookeeper import ZooKeeper
+
+MOST_TOPICS_SHOWN = 10
 
 
 class ZkConsumerDataSource(DataSource):
@@ -173,11 +176,21 @@ def partitions_of(cluster: ClusterView, options: SourceOptions) -> list[TopicAnd
     found = cluster.partitions_for(topics)
     for topic in topics:
         if not found[topic]:
-            there = ", ".join(cluster.topics()) or "none"
             raise UnknownOption(
-                f"option topics: there is no topic {topic} at {options.config.zookeeper_connect}; topics are: {there}"
+                f"option topics: there is no topic {topic} at {options.config.zookeeper_connect}; "
+                + _topics_like(topic, cluster.topics())
             )
     return [TopicAndPartition(topic, partition) for topic in topics for partition in found[topic]]
+
+
+def _topics_like(topic: str, topics: Sequence[str]) -> str:
+    """Of many, those that may have been meant."""
+    near = difflib.get_close_matches(topic, topics)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    shown = ", ".join(topics[:MOST_TOPICS_SHOWN]) or "none"
+    more = len(topics) - MOST_TOPICS_SHOWN
+    return f"topics are: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def stored_offsets(

@@ -101,4 +101,5 @@ def stored(group: Group, topic: str) -> dict[int, int]:
 
 def metric(query: StreamingQuery, name: str) -> int:
     progress = query.lastProgress
-    return -1 if progress is None else int(json.loads(progress.sources[0].latestOffset or "{}").get(name, -1))
+    told = None if progress is None else json.loads(progress.sources[0].latestOffset or "null")
+    return -1 if told is None else int(told.get(name, -1))
