@@ -32,7 +32,7 @@ from pipeline.segments import Run, SegmentWriter, bytes_in, stored_form
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerRebalanceFailedException
-from zkconsumer.events import RebalanceFinished
+from zkconsumer.events import RebalanceFinished, SessionLost
 from zkconsumer.streams import KafkaStream
 from zkconsumer.topic_count import ConsumerThreadId
 
@@ -341,6 +341,9 @@ class _Receiver:
     def _note(self, event: Event) -> None:
         if isinstance(event, RebalanceFinished):
             self._rebalances += 1
+        elif isinstance(event, SessionLost):  # others may have our partitions by now: keep and commit nothing of them
+            with self._changed:
+                self._positions, self._written, self._committed = {}, {}, {}
         elif isinstance(event, OffsetReset) and event.out_of_range and event.new_offset < event.old_offset:
             with self._changed:
                 self._failure = PipelineError(

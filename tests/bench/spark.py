@@ -56,13 +56,14 @@ STARTS_WITHIN_S, READS_WITHIN_S = 60.0, 180.0
 
 @dataclass(frozen=True)
 class Size:
-    records: int = 4_000_000
+    records: int = 3_000_000
     rounds: int = 3
     a_second: int = 20_000
-    for_s: float = 20.0
+    for_s: float = 10.0
+    warms_up: bool = True
 
 
-QUICK = Size(records=120_000, rounds=1, a_second=5_000, for_s=5.0)
+QUICK = Size(records=120_000, rounds=1, a_second=5_000, for_s=3.0, warms_up=False)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def run(report: Report) -> None:
             kafka.create_topic("rows", partitions=PARTITIONS, message_format=2)
             fill(kafka.bootstrap_servers, "rows", size.records, PARTITIONS, 100)
         for case in cases:
-            _measure(report, _Reading(spark, kafka, "rows", size.records), case, size.rounds)
+            _measure(report, _Reading(spark, kafka, "rows", size.records), case, size)
         if report.takes(LATENCY):
             kafka.create_topic("steady", partitions=PARTITIONS, message_format=2)
             _measure_latency(report, _Reading(spark, kafka, "steady", 0), size)
@@ -176,15 +177,17 @@ class _Reading:
 # --- throughput ---
 
 
-def _measure(report: Report, reading: _Reading, case: Case, rounds: int) -> None:
+def _measure(report: Report, reading: _Reading, case: Case, size: Size) -> None:
     rates: dict[str, list[float]] = {subject: [] for subject in case.subjects}
     batches: dict[str, list[float]] = {subject: [] for subject in case.subjects}
     measure = _stream_rate if case.is_stream else _bounded_rate
-    for number in range(rounds + 1):  # the first one warms up: classes, compiled code, Python workers
+    for number in range(
+        0 if size.warms_up else 1, size.rounds + 1
+    ):  # the first one warms up: classes, compiled code, Python workers
         for subject in case.subjects:
             with tempfile.TemporaryDirectory() as directory:
                 rate, batch_s = measure(reading, subject, Path(directory), to_parquet=case.to_parquet)
-            of = f"{number} of {rounds}" if number else "warming up"
+            of = f"{number} of {size.rounds}" if number else "warming up"
             report.progress(f"  {case.name}, {of}: {subject} {rate:.3g} M/s")
             if number:
                 rates[subject].append(rate)
@@ -260,14 +263,12 @@ def _check(found: int, wanted: int) -> None:
 
 def _measure_latency(report: Report, reading: _Reading, size: Size) -> None:
     ages: dict[str, list[float]] = {subject: [] for subject in STREAMS}
-    for number in range(size.rounds + 1):
+    for number in range(1, size.rounds + 1):
         for subject in STREAMS:
             with tempfile.TemporaryDirectory() as directory:
                 age_ms = _latency_ms(replace(reading, start="latest"), subject, Path(directory), size)
-            of = f"{number} of {size.rounds}" if number else "warming up"
-            report.progress(f"  {LATENCY}, {of}: {subject} {age_ms:.0f} ms")
-            if number:
-                ages[subject].append(age_ms)
+            report.progress(f"  {LATENCY}, {number} of {size.rounds}: {subject} {age_ms:.0f} ms")
+            ages[subject].append(age_ms)
     for subject in STREAMS:
         report.add(Measured(BENCH, LATENCY, subject, "ms", ages[subject], more_is_better=False))
     report.show_case(BENCH, LATENCY, CONNECTOR)
@@ -275,8 +276,17 @@ def _measure_latency(report: Report, reading: _Reading, size: Size) -> None:
 
 def _latency_ms(reading: _Reading, subject: str, directory: Path, size: Size) -> float:
     ages_ms: list[float] = []
+    has_seen_enough, is_idle = threading.Event(), threading.Event()
 
     def note(rows: DataFrame, _: int) -> None:
+        is_idle.clear()
+        try:
+            if not has_seen_enough.is_set():
+                note_age(rows)
+        finally:
+            is_idle.set()
+
+    def note_age(rows: DataFrame) -> None:
         [row] = rows.agg(percentile_approx(unix_millis("timestamp"), 0.5).alias("middle")).collect()
         if row.middle is not None:
             ages_ms.append(time.time() * 1000 - row.middle)
@@ -288,6 +298,8 @@ def _latency_ms(reading: _Reading, subject: str, directory: Path, size: Size) ->
             _wait_for(lambda: len(ages_ms) >= 3 or query.exception() is not None)
             del ages_ms[:]  # joining is over
             query.awaitTermination(int(size.for_s))
+            has_seen_enough.set()
+            is_idle.wait(STARTS_WITHIN_S)  # a query that is stopped in the midst of this is loud about it
         finally:
             query.stop()
         if error := query.exception():
