@@ -1,8 +1,8 @@
 """One scenario, three consumers side by side: ours and the real Scala one with the old protocol, and a new consumer.
 
-Each gets real servers of its own, the same records and the same events: a member joins, one leaves, one crashes. Then the
-Spark pipeline (pipeline.jobs) judges what happened, and a table, a few sentences and a page show the difference between the
-protocols.
+Each gets real servers of its own, the same records and the same events: a member joins, one leaves, one crashes. Then
+the Spark pipeline (pipeline.jobs) judges what happened, and a table, a few sentences and a page show the difference
+between the protocols.
 """
 
 from __future__ import annotations
