@@ -1,7 +1,8 @@
 """One scenario, three consumers side by side: ours and the real Scala one with the old protocol, and a new consumer.
 
 Each gets real servers of its own, the same records and the same events: a member joins, one leaves, one crashes. Then
-Spark judges what happened, and a table, a few sentences and a page show the difference between the protocols.
+the Spark pipeline (pipeline.jobs) judges what happened, and a table, a few sentences and a page show the difference
+between the protocols.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """0 if no record was lost, 1 if one was."""
     console = Console(highlight=False)
-    console.print((__doc__ or "").strip() + "\n", style="dim", markup=False)
+    paragraphs = (" ".join(each.split()) for each in (__doc__ or "").split("\n\n"))
+    console.print("\n\n".join(paragraphs) + "\n", style="dim", markup=False)
     rows, folder = study(arguments.scenario, arguments.subjects, arguments.out, console)
     show(console, rows, folder)
     return 1 if any(one.lost for one in rows) else 0

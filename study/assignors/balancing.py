@@ -124,7 +124,6 @@ class Balancer:
         """`candidates`: who subscribes to each topic with partitions."""
         self.owned = owned
         self.owner_of = {partition: name for name, mine in owned.items() for partition in mine}
-        self._partitions = partitions
         sets = {id(names): frozenset(names) for names in candidates.values()}  # many topics have the same list
         self._candidates = {topic: sets[id(names)] for topic, names in candidates.items()}
         partitions_for: dict[frozenset[str], int] = {}
@@ -225,11 +224,12 @@ class Balancer:
                 continue
             least = min(living, key=lambda name: len(self.owned[name]))
             count = len(self.owned[least])
-            for number in range(self._partitions[topic]):
-                partition = TopicAndPartition(topic, number)
-                owner = self.owner_of[partition]
-                if owner != least and len(self.owned[owner]) > count:
-                    return least, owner, partition
+            for owner in living:
+                if len(self.owned[owner]) > count:
+                    # From the back: moves take from the front, and a dict's front is slow once much was taken out.
+                    partition = next((one for one in reversed(self.owned[owner]) if one.topic == topic), None)
+                    if partition is not None:
+                        return least, owner, partition
         return None
 
     def _proves(self, poor: str, rich: str, partition: TopicAndPartition) -> bool:

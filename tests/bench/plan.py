@@ -11,7 +11,10 @@ import time
 from study.plan import STRATEGIES, Group, plan
 from tests.bench.report import Measured, Report
 
-SIZES = {"1,000 members, 100 topics with 1,000 partitions each": (1_000, 100, 1_000)}
+SIZES = {
+    "1,000 members, 100 topics with 1,000 partitions each": (1_000, 100, 1_000),
+    "2 members, one topic with 100,000 partitions": (2, 1, 100_000),  # the most moves a newcomer can cause
+}
 QUICK = {"100 members, 10 topics with 100 partitions each": (100, 10, 100)}
 ROUNDS = 3
 SUBJECTS = [name for name in STRATEGIES if name != "broadcast"]  # which lists everything for everybody: refused

@@ -41,6 +41,7 @@ class RawMember(AbstractContextManager["RawMember"]):
         self.id = ""
         self.generation = -1
         self.leader = ""
+        self.strategy = ""
         host, _, port = address.rpartition(":")
         self._channel = BlockingChannel(
             host, int(port), connect_timeout_s=scaled(10), read_timeout_s=scaled(90), receive_buffer_bytes=65536
@@ -83,6 +84,7 @@ class RawMember(AbstractContextManager["RawMember"]):
         )
         if answer.error_code == 0:
             self.id, self.generation, self.leader = answer.member_id, answer.generation_id, answer.leader
+            self.strategy = answer.protocol_name
         return int(answer.error_code)
 
     def join_in_the_background(self, **how: Any) -> None:
@@ -142,5 +144,12 @@ class RawMember(AbstractContextManager["RawMember"]):
 
     def state(self) -> str:
         """The group's, as the coordinator tells."""
+        return str(self._described().group_state)
+
+    def members(self) -> int:
+        """How many the group has; those that wait for the answer to their join count."""
+        return len(self._described().members)
+
+    def _described(self) -> Any:
         [described] = self.ask("DescribeGroups", groups=[self.group]).groups
-        return str(described.group_state)
+        return described

@@ -7,6 +7,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from fetcher.structs import TopicAndPartition
+from study.coordination import chosen_strategy, coordinator_partition
+from study.ownership import commit_from_record
+from tests.study.new_consumer.conftest import NewConsumers
 from tests.study.new_consumer.raw_members import STRANGER, RawMember
 from tests.unit.test_coordination import ROWS
 from zkconsumer.testing.kafka import KafkaCluster
@@ -153,3 +157,56 @@ def test_a_note_that_is_too_long_harms_its_partition_only(arrange: Arrange, topi
     _, other = arrange("Empty")
 
     assert other.commit(topic, generation=-1, member_id="", metadata=("x" * 4097, "x" * 4096)) == [12, 0]
+
+
+@pytest.mark.parametrize(
+    ("preferences", "chosen"),
+    [
+        ([("range", "roundrobin"), ("roundrobin", "range"), ("roundrobin", "range")], "roundrobin"),
+        ([("sticky", "range"), ("sticky", "range"), ("range",)], "range"),
+    ],
+    ids=["most votes", "only what all have"],
+)
+def test_a_real_vote_is_decided_as_the_spec_says(
+    arrange: Arrange, cluster: KafkaCluster, preferences: list[tuple[str, ...]], chosen: str
+) -> None:
+    """P7: and coordination.chosen_strategy says the same."""
+    leader, second = arrange("unknown")
+    with RawMember(cluster.brokers[0].address, leader.group) as third:
+        assert leader.join(protocols=preferences[0]) == 0
+        assert leader.sync() == 0
+        second.join_in_the_background(protocols=preferences[1])
+        third.join_in_the_background(protocols=preferences[2])
+        eventually(lambda: leader.members() == 3, lambda: f"{leader.members()} members", timeout_s=60)
+        assert leader.join(protocols=preferences[0]) == 0
+        second.settled()
+        third.settled()
+
+        assert leader.strategy == second.strategy == third.strategy == chosen == chosen_strategy(preferences)
+
+
+def test_a_group_really_lives_in_the_partition_of_its_hash(
+    cluster: KafkaCluster, arrange: Arrange, topic: str, new_consumer: NewConsumers
+) -> None:
+    """P6: found by reading what the broker wrote; one name's hash is -2^31."""
+    arrange("unknown")  # the coordinator is up
+    names = ["polygenelubricants", *(f"{topic}-{number}" for number in range(8))]
+    for name in names:
+        with RawMember(cluster.brokers[0].address, name) as anybody:
+            assert anybody.commit(topic, generation=-1, member_id="") == [0]
+
+    partitions = len(cluster.end_offsets("__consumer_offsets"))
+    reader = new_consumer(key_deserializer=bytes, value_deserializer=bytes)
+    reader.assign([TopicAndPartition("__consumer_offsets", number) for number in range(partitions)])
+    found: dict[str, int] = {}
+
+    def all_found() -> bool:
+        for record in reader.poll(0.2):
+            for name in names:
+                if commit_from_record(record.key, record.value, 0, name) is not None:
+                    found[name] = record.partition
+        return len(found) == len(names)
+
+    eventually(all_found, lambda: f"all commits: {found}", timeout_s=60)
+    assert partitions > 1
+    assert found == {name: coordinator_partition(name, partitions) for name in names}
