@@ -9,7 +9,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import NamedTuple, Protocol, cast
 
 from zkconsumer import __version__
@@ -126,11 +129,12 @@ def _run(name: str, arguments: Sequence[str]) -> int:
     parsed = parser_for(name).parse_args(arguments)
     _tell_of_waiting()
     try:
-        return _command(name).run(parsed)
+        with _sigterm_as_exception():
+            return _command(name).run(parsed)
     except KeyboardInterrupt as error:
         for note in getattr(error, "__notes__", []):
             print(f"zkconsumer {name}: {note}", file=sys.stderr)
-        return INTERRUPTED
+        return 128 + signal.SIGTERM if isinstance(error, _Terminated) else INTERRUPTED
     except Exception as error:
         if not _is_for_users(error) or os.environ.get("ZKCONSUMER_DEBUG"):
             raise
@@ -138,6 +142,28 @@ def _run(name: str, arguments: Sequence[str]) -> int:
         for note in getattr(error, "__notes__", []):
             print(note, file=sys.stderr)
         return FAILED
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: what a command has under way is cleared away, as after Ctrl-C."""
+
+
+@contextmanager
+def _sigterm_as_exception() -> Iterator[None]:
+    """Unless somebody else handles it. Commands that consume have ways of their own, and set them up themselves."""
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        raise _Terminated
+
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _tell_of_waiting() -> None:

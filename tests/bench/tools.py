@@ -32,6 +32,7 @@ QUICK = {"200 partitions": (4, 50)}
 ROUNDS = 3
 GROUP, MEMBERS = "group1", 10
 VERSION = "1.1.1"
+BROKERS = 3  # one, with the heap of a test broker, hardly answers at 10,000 partitions
 REAL_TIMEOUT_S = 600.0
 BROKER_TIMEOUT_S = 900.0  # for the broker to make all of them
 SMALL_INDEX = b'{"version":1,"config":{"segment.index.bytes":"1024"}}'  # else each reserves 20 MB of address space
@@ -54,7 +55,7 @@ def run(report: Report) -> None:
         with (
             tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory,
             ZooKeeperServer() as zookeeper,
-            KafkaCluster(version=VERSION, brokers=1, zookeeper=zookeeper) as kafka,
+            KafkaCluster(version=VERSION, brokers=BROKERS, zookeeper=zookeeper) as kafka,
             ZooKeeper(
                 kafka.zookeeper_connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
             ) as client,
@@ -169,7 +170,7 @@ def _make_topics(client: ZooKeeper, topics: int, partitions: int) -> None:
         nodes[f"/brokers/topics/topic-{number}"] = f'{{"version":1,"partitions":{{{listed}}}}}'.encode()
         nodes[f"/config/topics/topic-{number}"] = SMALL_INDEX
     snapshot = Snapshot("bench", "", "", {path: Node(path, data) for path, data in nodes.items()})
-    plan = plan_load(snapshot, Target("here", {0: ""}, {}, {}), Wishes())
+    plan = plan_load(snapshot, Target("here", dict.fromkeys(range(BROKERS), ""), {}, {}), Wishes())
     carry_out(plan, client)
     eventually(lambda: _all_lead(plan, client), "a leader for every partition", BROKER_TIMEOUT_S)
 

@@ -47,7 +47,8 @@ def both(kafka_new: KafkaCluster, client_new: KazooClient) -> Iterator[Both]:
         client_id="someone",
     )  # fmt: skip
     try:
-        eventually(lambda: bool(consumer.poll(timeout_ms=200)), timeout_s=60)
+        # Not in small slices: with those kafka-python may never get through with joining on a busy machine.
+        eventually(lambda: bool(consumer.poll(timeout_ms=5000)), "the new consumer reads", timeout_s=120)
         consumer.commit()
         yield Both(group, topic, kafka_new, consumer)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from tests.broker.command_process import run_command
 from tests.broker.members import Member
 from tests.conformance.group import Group, fresh
 from tests.tools.conftest import Consumed, Run
@@ -224,6 +226,63 @@ def test_the_offset_shell_prints_what_the_original_prints(
     assert sorted(ours.stdout.splitlines()) == sorted(theirs.stdout.splitlines())
     assert len(ours.stdout.splitlines()) == (2 if "--partitions" in extra else 3)
     assert ours.code == theirs.exit_code == 0
+
+
+def test_json_says_what_the_tables_say(run: Run, consumed: Consumed, kafka_0_8: KafkaCluster) -> None:
+    """Nothing else on standard output, also when there is nothing to say."""
+    where, name = consumed.kafka.zookeeper_connect, consumed.group.name
+
+    checked = run("offset-checker", "--zookeeper", where, "--group", name, "--json")
+    unknown = run("offset-checker", "--zookeeper", where, "--group", "nogroup", "--json")
+    verified = run("verify-rebalance", "--zookeeper", where, "--group", name, "--json")
+    ends = run("get-offset-shell", "--broker-list", kafka_0_8.bootstrap_servers, "--topic", consumed.topic,
+               "--time", "-1", "--json")  # fmt: skip
+
+    owner = f"{name}_c1-0"
+    assert json.loads(checked.stdout) == [
+        {"topic": consumed.topic, "partition": number, "offset": end, "log_size": end, "lag": 0, "owner": owner}
+        for number, end in enumerate((3, 2, 0))
+    ]
+    assert (unknown.code, unknown.stdout, "NoNode for /consumers/nogroup/owners" in unknown.stderr) == (1, "", True)
+    assert json.loads(verified.stdout) == {"group": name, "balanced": True, "errors": []}
+    assert [row["offsets"] for row in json.loads(ends.stdout)] == [[3], [2], [0]]
+
+
+def test_servers_may_stand_in_a_file(
+    run: Run, consumed: Consumed, kafka_0_8: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an option, or of the environment; what is given counts more."""
+    file, name = tmp_path / "servers.properties", consumed.group.name
+    servers = f"zookeeper.connect={consumed.kafka.zookeeper_connect}\nbootstrap.servers={kafka_0_8.bootstrap_servers}\n"
+    file.write_text(servers)
+    offsets = tmp_path / "offsets"
+    commands = [
+        ["offset-checker", "--group", name],
+        ["verify-rebalance", "--group", name],
+        ["export-zk-offsets", "--group", name, "--output-file", str(offsets)],
+        ["import-zk-offsets", "--input-file", str(offsets)],
+        ["get-offset-shell", "--topic", consumed.topic, "--time", "-1"],
+        ["tree", "/consumers"],
+        ["groups", "list", "--zookeeper", consumed.kafka.zookeeper_connect, "--json"],
+        ["offsets", "get", "--group", name],
+        ["doctor", "--group", name],
+        ["snapshot", "save", str(tmp_path / "saved"), "--group", name],
+    ]
+
+    for command in commands:
+        # 0.8.2.2's broker cannot list groups, so `groups` gets its servers from options alone.
+        told = run(*command, *([] if command[0] == "groups" else ["--config", str(file)]))
+        assert told.code == 0, (command, told)
+    consumed_one = run_command(
+        tmp_path / "console", "console-consumer", "--topic", consumed.topic, "--from-beginning", "--max-messages", "1",
+        "--config", str(file),
+    )  # fmt: skip
+    assert (consumed_one.exit_code, consumed_one.stdout.count(b"\n")) == (0, 1)
+    monkeypatch.setenv("ZKCONSUMER_CONFIG", str(file))
+    assert run("offset-checker", "--group", name).stdout.count(name) == 6
+    file.write_text("zookeeper.connect=127.0.0.1:1\n")
+    given = run("offset-checker", "--group", name, "--zookeeper", consumed.kafka.zookeeper_connect)
+    assert given.stdout.count(name) == 6
 
 
 def test_the_offset_checker_of_a_group_in_kafka(run: Run, consumed: Consumed, kafka_0_8: KafkaCluster) -> None:

@@ -247,9 +247,12 @@ def test_a_file_is_not_written_over_unless_told(run: Run, tmp_path: Path) -> Non
     assert ours == (1, "", f"zkconsumer snapshot: {file} exists: take another name, or --overwrite\n")
 
 
-def test_a_load_that_was_interrupted_is_done_again(connect: str, empty: KazooClient, tmp_path: Path) -> None:
-    """Ctrl-C in the middle of writing: one line that says what to do, and that does it."""
-    count = 8_000
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_load_that_was_interrupted_is_done_again(
+    connect: str, empty: KazooClient, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """In the middle of writing: one line that says what to do, and that does it."""
+    count = 6_000
     nodes = {f"/consumers/g/offsets/t/{partition}": b"1" for partition in range(count)}
     load = ("snapshot", "load", str(made(tmp_path / "file", nodes)), "--zookeeper", connect)
 
@@ -259,12 +262,12 @@ def test_a_load_that_was_interrupted_is_done_again(connect: str, empty: KazooCli
 
     with command(tmp_path / "first", *load) as first:
         eventually(lambda: written() > 0, timeout_s=60)
-        interrupted = first.end(signal.SIGINT)
+        interrupted = first.end(number)
     half = written()
     with command(tmp_path / "second", *load, "--overwrite") as second:
         done = second.wait()
 
-    assert (interrupted.exit_code, 0 < half < count) == (130, True)
+    assert (interrupted.exit_code, 0 < half < count) == (code, True)
     assert interrupted.stderr == (
         "zkconsumer snapshot: interrupted half-way: the same command with --overwrite does the rest\n"
     )

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
+from functools import partial
+from typing import TypeVar
 
 from rich.console import Console
 from rich.text import Text
@@ -21,8 +23,8 @@ from zkconsumer.commands.common import read_properties
 from zkconsumer.commands.options import add_server_options, open_zookeeper
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.emulation import OFFSETS_TOPIC
-from zkconsumer.errors import IllegalArgumentException
-from zkconsumer.groups.cluster import EARLIEST, LATEST, ZooKeeperCluster, log_ends
+from zkconsumer.errors import IllegalArgumentException, UnreadableZnode
+from zkconsumer.groups.cluster import ZooKeeperCluster, log_ranges
 from zkconsumer.groups.diagnosis import ERROR, Facts, Finding, RebalanceSettings, diagnose, subscribed_topics
 from zkconsumer.groups.kafka_group import UNKNOWN_TOPIC_OR_PARTITION, KafkaGroups
 from zkconsumer.groups.zookeeper_group import ZooKeeperGroup, list_groups, read_groups
@@ -33,6 +35,7 @@ EXAMPLES = """\
   zkconsumer doctor --zookeeper 127.0.0.1:2181 --group group1 --consumer.config consumer.properties
   zkconsumer doctor --zookeeper 127.0.0.1:2181 --json | jq -r '.[].path'"""
 
+_Value = TypeVar("_Value")
 SICK = 3
 _TOLD = (0, UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -90,23 +93,46 @@ def _facts(
     cluster = ZooKeeperCluster(zookeeper)
     topics = zookeeper.children(paths.BROKER_TOPICS) or []
     concerned = subscribed_topics(group, topics) | {*group.owner_topics, *group.offset_topics}
-    partitions_of = cluster.partitions_of(concerned)
+    unreadable: list[UnreadableZnode] = []
+    partitions_of = _partitions_of(cluster, concerned, unreadable)
     stored = [where for where in group.offsets if where.partition in partitions_of[where.topic]]
-    brokers = cluster.brokers()
+    brokers = _or_none(cluster.brokers, unreadable) or []
     members, offsets, unknown = _in_kafka(KafkaGroups(connections, brokers), group.name, stored, topics)
+    ranges = _or_none(lambda: log_ranges(connections, cluster, stored), unreadable) if brokers else None
+    begins, ends = ranges or ({}, {})
     return Facts(
         group=group,
         topics=topics,
         partitions_of=partitions_of,
-        begins=log_ends(connections, cluster, stored, EARLIEST),
-        ends=log_ends(connections, cluster, stored, LATEST),
+        begins=begins,
+        ends=ends,
         strategy=strategy,
         settings=settings,
         kafka_members=members,
         kafka_offsets=offsets,
         brokers=len(brokers),
         kafka_unknown=unknown,
+        unreadable=unreadable,
     )
+
+
+def _partitions_of(
+    cluster: ZooKeeperCluster, topics: Collection[str], unreadable: list[UnreadableZnode]
+) -> dict[str, list[int]]:
+    """One that cannot be read must not hide the others."""
+    try:
+        return cluster.partitions_of(topics)
+    except UnreadableZnode:
+        single = {topic: _or_none(partial(cluster.partitions_of, [topic]), unreadable) for topic in topics}
+        return {topic: found[topic] if found else [] for topic, found in single.items()}
+
+
+def _or_none(read: Callable[[], _Value], unreadable: list[UnreadableZnode]) -> _Value | None:
+    try:
+        return read()
+    except UnreadableZnode as error:
+        unreadable.append(error)
+        return None
 
 
 def _in_kafka(

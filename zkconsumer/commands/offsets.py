@@ -23,7 +23,7 @@ from fetcher.structs import TopicAndPartition
 from zkconsumer.commands.common import FAILED, terminal_width
 from zkconsumer.commands.options import add_server_options, bootstrap_servers, open_zookeeper, zookeeper_connect
 from zkconsumer.errors import IllegalArgumentException
-from zkconsumer.groups.cluster import EARLIEST, LATEST, BrokerCluster, Cluster, ZooKeeperCluster, log_ends
+from zkconsumer.groups.cluster import BrokerCluster, Cluster, ZooKeeperCluster, log_ends, log_ranges
 from zkconsumer.groups.kafka_group import KafkaGroups
 from zkconsumer.groups.moving import Journal, Plan, carry_out, plan_for, refusals, resume, roll_back
 from zkconsumer.groups.stores import KafkaStore, Positions, Store, ZooKeeperStore
@@ -162,8 +162,7 @@ def _rewind(servers: Servers, arguments: argparse.Namespace) -> int:
         partitions = [TopicAndPartition(topic, number) for topic in partitions_of for number in partitions_of[topic]]
     else:
         partitions = [where for where in stored if not arguments.topic or where.topic in arguments.topic]
-    begins = log_ends(servers.connections, servers.cluster, partitions, EARLIEST)
-    ends = log_ends(servers.connections, servers.cluster, partitions, LATEST)
+    begins, ends = log_ranges(servers.connections, servers.cluster, partitions)
     if arguments.by is not None:
         found = {where: max(stored[where] - arguments.by, _number(begins[where])) for where in partitions}
     elif arguments.to_time is not None:
@@ -220,8 +219,7 @@ def _change(servers: Servers, arguments: argparse.Namespace, store: Store, group
         return 0
     _refuse_if_live(servers, arguments, group)
     partitions = [change.where for change in plan.changes]
-    begins = log_ends(servers.connections, servers.cluster, partitions, EARLIEST)
-    ends = log_ends(servers.connections, servers.cluster, partitions, LATEST)
+    begins, ends = log_ranges(servers.connections, servers.cluster, partitions)
     reasons = list(refusals(plan, begins, ends, allow_backwards=arguments.allow_backwards))
     for reason in reasons:
         print(f"refused: {reason}", file=sys.stderr)

@@ -121,7 +121,21 @@ def log_ends(
     """Of every partition; one without leader has an exception that says so."""
     leaders = cluster.leaders_of(partitions)
     found = connections.log_offsets(leaders, when)
-    return {where: found[where] if where in found else NoLeader(f"{where} has no leader") for where in partitions}
+    return {where: _told(found, where) for where in partitions}
+
+
+def log_ranges(
+    connections: BrokerConnections, cluster: Cluster, partitions: Collection[TopicAndPartition]
+) -> tuple[Offsets, Offsets]:
+    """Where logs begin and where they end, leaders looked up once."""
+    leaders = cluster.leaders_of(partitions)
+    found = [connections.log_offsets(leaders, when) for when in (EARLIEST, LATEST)]
+    begins, ends = ({where: _told(one, where) for where in partitions} for one in found)
+    return begins, ends
+
+
+def _told(found: Offsets, where: TopicAndPartition) -> int | KafkaException:
+    return found[where] if where in found else NoLeader(f"{where} has no leader")
 
 
 def _at(path: str, decode: Callable[[bytes | None], _Value], data: bytes | None) -> _Value:
@@ -140,4 +154,5 @@ __all__ = [
     "ZooKeeperCluster",
     "all_partitions",
     "log_ends",
+    "log_ranges",
 ]

@@ -63,6 +63,7 @@ class Facts:
     kafka_offsets: Mapping[TopicAndPartition, int] = field(default_factory=dict)
     brokers: int = 1  # registered
     kafka_unknown: str = ""  # why brokers could not be asked about the group
+    unreadable: Sequence[UnreadableZnode] = ()  # of brokers, topics and partitions
 
 
 def diagnose(facts: Facts) -> list[Finding]:
@@ -317,6 +318,11 @@ def _offsets(facts: Facts) -> Iterator[Finding]:
 def _not_looked_at(facts: Facts) -> Iterator[Finding]:
     """What brokers would have to tell, and did not: that nothing was found there means nothing."""
     group = facts.group
+    for node in facts.unreadable:
+        yield Finding(
+            ERROR, "node-unreadable", node.path, f"{node.reason}. Members cannot read it either: their rebalances fail",
+            "find out who wrote it, and let a broker or the topic tool write it again",
+        )  # fmt: skip
     if not facts.brokers:
         yield Finding(
             ERROR, "no-brokers", paths.BROKER_IDS, "no broker is registered: nobody can consume, and offsets could not"
