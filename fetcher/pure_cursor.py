@@ -1,7 +1,8 @@
 """Handing out the records of a chunk, in Python: one by one, or all that are left (0.8: MessageAndMetadata).
 
 _records.pyx does the same, faster: there a record is chosen, counted as consumed and handed out in one step during
-which no other thread can run. Here that takes the lock. What is more than that comes to next_slowly() in both.
+which no other thread can run. Here that is so for a few records that were made at once: see _Run. What is more than
+that comes to next_slowly() in both.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class _Run:
         self._records = records
         self._next_offset = consumed_offset  # before the first, and in the end
         self._counted = 0
-        self._handed_out: int | None = None  # known while it is being ended, when nothing may be left by mistake
+        self._handed_out: int | None = None  # from the end on, when nothing is left
 
     @property
     def consumed_offset(self) -> int:
@@ -118,13 +119,13 @@ class _Run:
             return first_offset, self._offset_after(number), number - counted
 
     def end(self) -> list[MessageAndMetadata[Any, Any]]:
-        """Hand out nothing from now on; what was left."""
+        """Hand out nothing from now on; what was left. May be repeated if a signal came before that was kept."""
         with self._lock:
             records = self._records
-            self._handed_out = len(records) - length_hint(self.left)  # at least, should a signal come
-            rest = list(self.left)
-            self._handed_out = len(records) - len(rest)
-            return rest
+            if self._handed_out is None:
+                self._handed_out = len(records) - length_hint(self.left)  # in a thread that gets signals, exactly
+                self._handed_out = len(records) - len(list(self.left))
+            return records[self._handed_out :]
 
     def _number(self) -> int:
         return len(self._records) - length_hint(self.left) if self._handed_out is None else self._handed_out

@@ -119,7 +119,7 @@ def _summarize(data: bytes) -> _Summary:
         if after > end:
             break
         if magic == 2:
-            last_offset_of(data, position)
+            last_offset_of(data, position)  # an error if it ends before it begins
         last_entry, position = position, after
     _look_at_the_rest(data, position)
     if last_entry < 0:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 
@@ -16,6 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fetcher.errors import KafkaException
+from fetcher.pure_cursor import MessageAndMetadata, _Run
+from fetcher.pure_message_set import ByteBufferMessageSet as PureMessageSet
 from tests.builders import Content, message_set
 from tests.twins import FORMS
 from tests.unit.test_streams import Feed
@@ -152,6 +155,8 @@ def read_all(feed: Feed, received: list[int]) -> None:
     try:
         for record in feed.stream:
             received.append(record.offset)
+            if record.offset % 50 == 0:
+                time.sleep(0)  # others' turn
     except ConsumerTimeoutException:
         pass
 
@@ -176,3 +181,19 @@ def test_a_commit_in_between_never_stores_what_was_not_handed_out() -> None:
 
     assert all(looked)
     assert len(received) == 20_000
+
+
+def test_a_run_that_is_ended_again_after_a_signal_leaves_the_same() -> None:
+    """Ctrl-C between its end and the keeping of its rest: none of that may count as consumed."""
+    messages = list(PureMessageSet(one_set(range(10, 15), 0, "none")))
+    run = _Run([MessageAndMetadata("topic1", 0, message, None, None) for message in messages], 10)
+    assert [next(run.left).offset for _ in range(2)] == [10, 11]
+
+    first, again = run.end(), run.end()
+
+    assert first == again
+    assert [record.offset for record in first] == [12, 13, 14]
+    assert (run.consumed_offset, next(run.left, None)) == (12, None)
+    assert run.take_counts() == (10, 12, 2)
+    run.forget()
+    assert (run.consumed_offset, run.end()) == (12, [])
