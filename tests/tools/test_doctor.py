@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
 
 import pytest
 from kazoo.client import KazooClient
@@ -163,7 +165,6 @@ def test_other_numbers_of_streams_under_round_robin(run: Run, consumed: Consumed
 
 def test_retries_that_end_before_a_session_does(run: Run, consumed: Consumed, tmp_path: object) -> None:
     """From the members' settings: 4 x 2000 ms are enough for a session of 6 s, 2 x 1000 ms are not."""
-    from pathlib import Path
 
     file = Path(str(tmp_path)) / "consumer.properties"
     where = ("doctor", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", consumed.group.name)
@@ -177,18 +178,29 @@ def test_retries_that_end_before_a_session_does(run: Run, consumed: Consumed, tm
     assert [finding["fault"] for finding in json.loads(short.stdout)] == ["session-outlasts-retries"]
 
 
-def test_a_group_of_real_members_is_healthy(run: Run, consumed: Consumed) -> None:
-    """Two real Scala consumers, and what the screen says."""
-    group, topic = Group(consumed.group.client, fresh("healthy")), consumed.topic
-    where = consumed.kafka.zookeeper_connect
-    with (
-        ScalaConsumer(where, group.name, {topic: 2}, version="0.8.2.2", consumer_id="c1") as first,
-        ScalaConsumer(where, group.name, {topic: 1}, version="0.8.2.2", consumer_id="c2"),
-    ):
-        owners = {0: f"{group.name}_c1-0", 1: f"{group.name}_c1-1", 2: f"{group.name}_c2-0"}
-        eventually(lambda: group.owners(topic) == owners, timeout_s=60)
-        first.commit_offsets()
-        ours = run("doctor", "--zookeeper", where, "--group", group.name)
+@pytest.mark.parametrize("release", ["0.8.2.2", "1.1.1"])
+def test_a_group_of_real_members_is_healthy(
+    run: Run, kafka_of: Callable[[str], KafkaCluster], release: Literal["0.8.2.2", "1.1.1"]
+) -> None:
+    """Two real Scala consumers of each release beside its broker, and what the screen says."""
+    kafka, topic = kafka_of(release), fresh("t")
+    kafka.create_topic(topic, partitions=3)
+    where = kafka.zookeeper_connect
+    client = KazooClient(where, timeout=60)
+    client.start()
+    group = Group(client, fresh("healthy"))
+    try:
+        with (
+            ScalaConsumer(where, group.name, {topic: 2}, version=release, consumer_id="c1") as first,
+            ScalaConsumer(where, group.name, {topic: 1}, version=release, consumer_id="c2"),
+        ):
+            owners = {0: f"{group.name}_c1-0", 1: f"{group.name}_c1-1", 2: f"{group.name}_c2-0"}
+            eventually(lambda: group.owners(topic) == owners, timeout_s=60)
+            first.commit_offsets()
+            ours = run("doctor", "--zookeeper", where, "--group", group.name)
+    finally:
+        client.stop()
+        client.close()
 
     assert (ours.stdout, ours.code) == (f"{group.name}: nothing is wrong\n", 0)
 
@@ -221,6 +233,26 @@ def test_offsets_behind_retention_and_groups_in_both_worlds(
     assert {finding["fault"] for finding in json.loads(ours.stdout)} == {
         "offset-behind-retention", "members-in-both-worlds", "offsets-in-both-worlds",
     }  # fmt: skip
+
+
+def test_nodes_of_brokers_and_topics_that_nobody_can_read(run: Run, empty: KazooClient, connect: str) -> None:
+    """Each is a finding; the offsets of the other topic are looked at all the same."""
+    for path, data in {
+        "/brokers/ids/1": "nonsense", "/brokers/topics/broken": '{"partitions":{"x":[1]}}',
+        "/brokers/topics/orders": '{"version":1,"partitions":{"0":[1]}}', "/consumers/g/offsets/broken/0": "1",
+        "/consumers/g/offsets/orders/0": "abc",
+    }.items():  # fmt: skip
+        empty.create(path, data.encode(), makepath=True)
+
+    ours = run("doctor", "--zookeeper", connect, "--json")
+
+    assert [(one["fault"], one["path"]) for one in json.loads(ours.stdout)] == [
+        ("offset-unreadable", "/consumers/g/offsets/orders/0"),
+        ("node-unreadable", "/brokers/topics/broken"),
+        ("node-unreadable", "/brokers/ids/1"),
+        ("no-brokers", "/brokers/ids"),
+        ("offset-of-no-partition", "/consumers/g/offsets/broken/0"),
+    ]
 
 
 def test_a_group_that_is_not_there_is_no_healthy_one(run: Run, consumed: Consumed) -> None:
