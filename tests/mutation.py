@@ -201,6 +201,51 @@ MUTANTS = (
             "tests/zookeeper/test_registration.py",
         ),
     ),
+    Mutant(
+        "kept what is not held",
+        "a fixed member goes on as if nothing had changed though one of its claims is gone",
+        "zkconsumer/rebalancer.py",
+        " and self._parts.ownership.holds_all(kept)",
+        "",
+        ("tests/broker/test_rebalancer.py::test_a_fixed_member_keeps_what_does_not_change",),
+    ),
+    Mutant(
+        "kept after a failure",
+        "a fixed member believes that it still fetches after an attempt that failed",
+        "zkconsumer/rebalancer.py",
+        """        self._step("stop fetchers")
+        self._kept = None
+""",
+        """        self._step("stop fetchers")
+""",
+        ("tests/broker/test_rebalancer.py::test_a_fixed_member_keeps_nothing_after_a_failed_attempt",),
+    ),
+    Mutant(
+        "set back or left behind",
+        "a node that was not reached by the last commit counts as set back",
+        "zkconsumer/rewinds.py",
+        "if in_zookeeper in (NO_OFFSET, int(before)):",
+        "if in_zookeeper == NO_OFFSET:",
+        ("tests/unit/test_rewinds.py",),
+    ),
+    Mutant(
+        "number of requests",
+        "asked to ask as often as the real one, it does not look at the end who is there",
+        "zkconsumer/cluster_view.py",
+        """        if self._zookeeper.one_by_one:
+            self._members()
+""",
+        "",
+        ("tests/conformance/test_to_the_letter.py",),
+    ),
+    Mutant(
+        "order of commits",
+        "asked to store in the order of the real one, it stores in that of the registry",
+        "zkconsumer/offsets.py",
+        "for where in order_of_commit(offsets) if where in changed",
+        "for where in offsets if where in changed",
+        ("tests/conformance/test_to_the_letter.py",),
+    ),
 )
 
 

@@ -142,10 +142,11 @@ def test_a_topic_for_wildcards_alone_stops_round_robin_in_both_groups(
 
 
 def _until_a_new_topic_moves_something(real: Walk, mixed: Walk) -> dict[Walk, Owners]:
-    """From static members, who owned this; by the hash of its name a topic may come after all others."""
-    for number in range(8):
+    """From static members, who owned this; by the hash of its name a topic may come after all others. Names of other
+    lengths come elsewhere."""
+    for length in range(1, 9):
         before = {walk: _of_static_members(walk, walk.settle()) for walk in (real, mixed)}
-        real.create_topic(f"later{number}", 2)
+        real.create_topic("n" * length, 2)
         wanted = real.wanted(member.consumer_id for member in real.members.values())
         if any(wanted[where] != thread for where, thread in before[real].items()):
             return before
