@@ -48,15 +48,24 @@ MARKER = ".receiving"
 
 
 @dataclass(frozen=True)
-class ReceiverSettings:
-    """All that a receiver has to know; sent to executors."""
+class StreamSettings:
+    """What create_stream() was asked for."""
 
     config: ConsumerConfig
     streams_of: dict[str, int]
+    receivers: int
+    write_ahead: bool
+    directory: str | None
+    most_waiting_bytes: int
+
+
+@dataclass(frozen=True)
+class ReceiverSettings:
+    """All that a receiver has to know; sent to executors. `directory` is where its run's segments go."""
+
+    stream: StreamSettings
     directory: str
     run: str
-    write_ahead: bool
-    most_waiting_bytes: int
     tracker: tuple[str, int]
     secret: bytes
 
@@ -87,17 +96,18 @@ class _Receiver:
     """What is shared between the streams' threads, the thread that rebalances and the task's own, which writes."""
 
     def __init__(self, settings: ReceiverSettings, number: int, connection: Connection[Any, Any]) -> None:
-        self._settings = settings
+        self._settings = settings.stream
+        self._run = settings.run
         self._directory = Path(settings.directory)
         self._connection = connection
-        config = settings.config
+        config = self._settings.config
         if config.consumer_id is not None:
             config = config.with_settings(consumer_id=f"{config.consumer_id}-{number}")
         self._connector = ZookeeperConsumerConnector(config)
         self._connector.set_consumer_rebalance_listener(self)
         self._connector.events.subscribe(self._note)
         prefix = f"{settings.run}-{number}-{time.time_ns():x}"
-        self._writer = SegmentWriter(self._directory, prefix, durable=settings.write_ahead)
+        self._writer = SegmentWriter(self._directory, prefix, durable=self._settings.write_ahead)
         self._changed = threading.Condition()  # guards all below
         self._received = _Received([], [])
         self._received_bytes = 0
@@ -142,7 +152,7 @@ class _Receiver:
             seen = (self._directory / MARKER).read_text()
         except OSError:
             seen = ""
-        if seen != self._settings.run:
+        if seen != self._run:
             raise PipelineError(
                 f"{self._directory} is not the directory that the driver made: receivers, executors and the driver must"
                 " see the same one; give create_stream(directory=…) one that they share"
@@ -353,4 +363,4 @@ class _Receiver:
                 self._changed.notify_all()
 
 
-__all__ = ["MARKER", "ReceiverSettings", "receive"]
+__all__ = ["MARKER", "ReceiverSettings", "StreamSettings", "receive"]
