@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,7 +98,7 @@ class _Receiver:
 
     def __init__(self, settings: ReceiverSettings, number: int, connection: Connection[Any, Any]) -> None:
         self._settings = settings.stream
-        self._run = settings.run
+        self._run, self._tracker, self._secret = settings.run, settings.tracker, settings.secret
         self._directory = Path(settings.directory)
         self._connection = connection
         config = self._settings.config
@@ -142,7 +143,7 @@ class _Receiver:
             for thread in [*readers, *([committer] if committer.is_alive() else [])]:
                 thread.join(RELEASE_TIMEOUT_S)
             restore()
-            if self._driver_is_gone and not self._settings.write_ahead:
+            if self._driver_is_gone and not self._settings.write_ahead and not self._driver_answers():
                 shutil.rmtree(self._directory, ignore_errors=True)  # of no use to anybody, and nobody else is left
         if self._failure is not None:
             raise self._failure
@@ -225,6 +226,14 @@ class _Receiver:
             self._driver_is_gone = True
             return True
         return False
+
+    def _driver_answers(self) -> bool:
+        """Whether it was only our connection that ended."""
+        try:
+            Client(self._tracker, authkey=self._secret).close()
+        except (OSError, EOFError, AuthenticationError):
+            return False
+        return True
 
     def _tell(self) -> None:
         with self._changed:
