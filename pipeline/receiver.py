@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,15 +49,24 @@ MARKER = ".receiving"
 
 
 @dataclass(frozen=True)
-class ReceiverSettings:
-    """All that a receiver has to know; sent to executors."""
+class StreamSettings:
+    """What create_stream() was asked for."""
 
     config: ConsumerConfig
     streams_of: dict[str, int]
+    receivers: int
+    write_ahead: bool
+    directory: str | None
+    most_waiting_bytes: int
+
+
+@dataclass(frozen=True)
+class ReceiverSettings:
+    """All that a receiver has to know; sent to executors. `directory` is where its run's segments go."""
+
+    stream: StreamSettings
     directory: str
     run: str
-    write_ahead: bool
-    most_waiting_bytes: int
     tracker: tuple[str, int]
     secret: bytes
 
@@ -87,17 +97,18 @@ class _Receiver:
     """What is shared between the streams' threads, the thread that rebalances and the task's own, which writes."""
 
     def __init__(self, settings: ReceiverSettings, number: int, connection: Connection[Any, Any]) -> None:
-        self._settings = settings
+        self._settings = settings.stream
+        self._run, self._tracker, self._secret = settings.run, settings.tracker, settings.secret
         self._directory = Path(settings.directory)
         self._connection = connection
-        config = settings.config
+        config = self._settings.config
         if config.consumer_id is not None:
             config = config.with_settings(consumer_id=f"{config.consumer_id}-{number}")
         self._connector = ZookeeperConsumerConnector(config)
         self._connector.set_consumer_rebalance_listener(self)
         self._connector.events.subscribe(self._note)
         prefix = f"{settings.run}-{number}-{time.time_ns():x}"
-        self._writer = SegmentWriter(self._directory, prefix, durable=settings.write_ahead)
+        self._writer = SegmentWriter(self._directory, prefix, durable=self._settings.write_ahead)
         self._changed = threading.Condition()  # guards all below
         self._received = _Received([], [])
         self._received_bytes = 0
@@ -132,7 +143,7 @@ class _Receiver:
             for thread in [*readers, *([committer] if committer.is_alive() else [])]:
                 thread.join(RELEASE_TIMEOUT_S)
             restore()
-            if self._driver_is_gone and not self._settings.write_ahead:
+            if self._driver_is_gone and not self._settings.write_ahead and not self._driver_answers():
                 shutil.rmtree(self._directory, ignore_errors=True)  # of no use to anybody, and nobody else is left
         if self._failure is not None:
             raise self._failure
@@ -142,7 +153,7 @@ class _Receiver:
             seen = (self._directory / MARKER).read_text()
         except OSError:
             seen = ""
-        if seen != self._settings.run:
+        if seen != self._run:
             raise PipelineError(
                 f"{self._directory} is not the directory that the driver made: receivers, executors and the driver must"
                 " see the same one; give create_stream(directory=…) one that they share"
@@ -215,6 +226,14 @@ class _Receiver:
             self._driver_is_gone = True
             return True
         return False
+
+    def _driver_answers(self) -> bool:
+        """Whether it was only our connection that ended."""
+        try:
+            Client(self._tracker, authkey=self._secret).close()
+        except (OSError, EOFError, AuthenticationError):
+            return False
+        return True
 
     def _tell(self) -> None:
         with self._changed:
@@ -353,4 +372,4 @@ class _Receiver:
                 self._changed.notify_all()
 
 
-__all__ = ["MARKER", "ReceiverSettings", "receive"]
+__all__ = ["MARKER", "ReceiverSettings", "StreamSettings", "receive"]

@@ -44,7 +44,8 @@ def create_stream(
     """
     import pipeline
     from pipeline.received import NAME, ReceivedDataSource
-    from pipeline.tracker import StreamSettings, Tracker
+    from pipeline.receiver import StreamSettings
+    from pipeline.tracker import Tracker
 
     options = SourceOptions.of(_options(zk_quorum, group_id, topics, kafka_params or {}))
     _check(spark, receivers, write_ahead=write_ahead, directory=directory)

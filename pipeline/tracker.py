@@ -21,7 +21,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,9 @@ from pyspark import InheritableThread, SparkContext
 
 from pipeline.errors import PipelineError
 from pipeline.options import SourceOptions
-from pipeline.receiver import MARKER, ReceiverSettings, receive
+from pipeline.receiver import MARKER, ReceiverSettings, StreamSettings, receive
 from pipeline.segments import PARTIAL
 from pipeline.source import cluster_view, connected, partitions_of
-from zkconsumer.config import ConsumerConfig
 
 log = logging.getLogger(__name__)
 
@@ -42,18 +40,6 @@ LIVED_LONG_ENOUGH_S = 60.0
 RESTART_AFTER_S = 2.0  # spark.streaming.receiverRestartDelay
 LEAVE_TIMEOUT_S = 20.0
 SILENCE_S = 60.0  # receivers tell of themselves each second
-
-
-@dataclass(frozen=True)
-class StreamSettings:
-    """One create_stream()."""
-
-    config: ConsumerConfig
-    streams_of: dict[str, int]
-    receivers: int
-    write_ahead: bool
-    directory: str | None
-    most_waiting_bytes: int
 
 
 class Tracker:
@@ -302,16 +288,7 @@ class _Run:
 
     def _run_once(self, number: int) -> str:
         """Why it ended."""
-        settings = ReceiverSettings(
-            self.settings.config,
-            self.settings.streams_of,
-            str(self.directory),
-            self.name,
-            self.settings.write_ahead,
-            self.settings.most_waiting_bytes,
-            self._tracker,
-            self._secret,
-        )
+        settings = ReceiverSettings(self.settings, str(self.directory), self.name, self._tracker, self._secret)
 
         def task(_: Iterable[int]) -> Iterator[str | None]:
             return receive(settings, number)
@@ -353,4 +330,4 @@ def _last_words(error: Exception) -> str:
     return told[-1] if told else (lines[0] if lines else type(error).__name__)
 
 
-__all__ = ["StreamSettings", "Tracker"]
+__all__ = ["Tracker"]

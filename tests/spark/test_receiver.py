@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import tempfile
 from collections import Counter
@@ -29,6 +30,7 @@ from zkconsumer.testing.waiting import eventually
 
 COLUMNS = "value binary, partition int, offset bigint, consumer_thread string"
 Where = tuple[int, int]
+PAGE = Path(__file__).parents[2] / "docs" / "receivers.md"
 
 
 @pytest.fixture
@@ -150,6 +152,28 @@ def test_with_write_ahead_nothing_is_lost_or_doubled_when_a_receiver_is_killed(
         eventually(lambda: list(sink.segments.glob("*.arrow")) == [], "what is done is removed", 60)
 
     assert sink.offsets() == each_once(dict(produced))
+
+
+def test_the_job_of_the_page_counts_words(spark: SparkSession, kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+    kafka.produce(topic, [b"an order", b"another order"] * 50)
+    [block] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {"connect": kafka.zookeeper_connect, "directory": str(tmp_path)}
+
+    def counted() -> dict[str, int]:
+        if not list(tmp_path.glob("words/*/_SUCCESS")):
+            return {}
+        rows = spark.read.schema("word string, count bigint").json(f"{tmp_path}/words/*").collect()
+        found: Counter[str] = Counter()
+        for word, count in rows:
+            found[word] += count
+        return dict(found)
+
+    try:
+        exec(compile(block.replace('"orders"', repr(topic)), str(PAGE), "exec"), names)
+        eventually(lambda: counted() == {"an": 50, "another": 50, "order": 100}, "all words are counted", 60)
+    finally:
+        names["query"].stop()
+        Tracker.close_if_any()
 
 
 def test_mistakes_are_told_in_one_line(
