@@ -65,6 +65,7 @@ def timeline(one: Figures, tables: Mapping[str, Sequence[Row]], until_s: float) 
         showlegend=len(members) <= len(COLOURS),
         xaxis={"title": "seconds from the start", "range": [-1, until_s], "gridcolor": GRID, "zeroline": False},
         yaxis={
+            "range": [-0.5, len(partitions) - 0.5],
             "categoryorder": "array", "categoryarray": [plain(f"{topic}/{number}") for topic, number in partitions],
             "automargin": True, **_STANDOFF, "dtick": 1 if len(partitions) <= MANY_ROWS else None,
         },
@@ -160,7 +161,7 @@ def _bars(figure: go.Figure, bars: int, unit: str) -> go.Figure:
         barmode="group",
         showlegend=True,
         legend_traceorder="normal",
-        xaxis={"title": unit, "gridcolor": GRID, "zeroline": False},
+        xaxis={"title": unit, "gridcolor": GRID, "zeroline": False, "rangemode": "tozero"},
         yaxis={"autorange": "reversed", "automargin": True, **_STANDOFF},
     )
     return figure

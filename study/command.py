@@ -89,13 +89,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def study(scenario_name: str, subject_names: str, out: str | None, console: Console) -> tuple[list[Any], Path]:
     """Play, write down, judge. The figures and the folder."""
-    from study.runs import HISTORY, JUDGE_ESTIMATE_S, StudyError, judge, record, recording_s
+    from study.runs import JUDGE_ESTIMATE_S, StudyError, is_recorded, judge, record, recording_s
     from study.scenarios import load
     from study.subjects.table import subjects_named
 
     scenario, subjects = load(scenario_name), subjects_named(subject_names)
     folder = folder_for(out, scenario.name)
-    if (folder / HISTORY).exists():
+    if is_recorded(folder):
         raise StudyError(f"{folder} holds a run already: give another --out")
     console.print(f"{scenario.title}: {scenario.about}", markup=False)
     total_s = recording_s(scenario, subjects) + JUDGE_ESTIMATE_S

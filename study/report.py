@@ -152,7 +152,10 @@ def _pauses(rows: Sequence[Figures]) -> Iterable[str]:
             "The same as a table, with the number of partitions that changed their reader",
             _table(["", *(one.title for one in rows)], cells, caption),
         )
-    yield _chart(charts.counts(rows, {"delivered again": "duplicated"}), "Records delivered more than once")
+    if any(one.duplicated for one in rows):
+        yield _chart(charts.counts(rows, {"delivered again": "duplicated"}), "Records delivered more than once")
+    else:
+        yield "<p>No record was delivered more than once.</p>"
 
 
 def _timelines(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]], until_s: float) -> Iterable[str]:

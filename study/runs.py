@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,16 @@ def record(
     wait_s: float = 0.0,
 ) -> None:
     """Play the scenario to one subject after the other; `run.json` stands only when all have been played."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with _nothing_left_of_half_a_run(folder):
+        _play_all(scenario, subjects, folder, tell, wait_s)
+    about = {
+        "scenario": scenario.name, "title": scenario.title, "about": scenario.about,
+        "subjects": {subject.name: [subject.title, subject.protocol] for subject in subjects},
+    }  # fmt: skip
+    (folder / ABOUT).write_text(json.dumps(about, indent=1))
+
+
+def _play_all(scenario: Scenario, subjects: Sequence[Subject], folder: Path, tell: Tell, wait_s: float) -> None:
     (folder / HISTORY).write_bytes(b"")
     each_s = estimate_s(scenario)
     for number, subject in enumerate(subjects):
@@ -55,11 +64,21 @@ def record(
         with (folder / HISTORY).open("a") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
         each_s = time.monotonic() - began_s  # measured beats estimated
-    about = {
-        "scenario": scenario.name, "title": scenario.title, "about": scenario.about,
-        "subjects": {subject.name: [subject.title, subject.protocol] for subject in subjects},
-    }  # fmt: skip
-    (folder / ABOUT).write_text(json.dumps(about, indent=1))
+
+
+@contextmanager
+def _nothing_left_of_half_a_run(folder: Path) -> Iterator[None]:
+    """The folder and its parents, as far as they are new; on Ctrl-C or an error they go again."""
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        (folder / HISTORY).unlink(missing_ok=True)
+        with suppress(OSError):  # somebody else has put something there meanwhile
+            for one in new:
+                one.rmdir()
+        raise
 
 
 def is_recorded(folder: Path) -> bool:

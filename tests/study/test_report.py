@@ -8,7 +8,7 @@ from typing import Any
 
 from study.figures import Figures, figures
 from study.report import page
-from study.words import happened, headline, means
+from study.words import by_happening, happened, headline, means
 from tests.study.browser import Browser
 
 HOSTILE = "<script>document.title='taken'</script>"
@@ -67,6 +67,19 @@ def test_words_say_what_the_figures_say() -> None:
         " The longest silence of a partition that changed hands was 1.3 s."
     )
     assert "No consumer lost a record in this scenario." in means([ours, java])
+
+
+def test_what_it_means_tells_crashes_from_planned_changes() -> None:
+    """The only thing that happened is a kill, 1 s after the start."""
+    said = " ".join(means(rows()))
+
+    assert "a member dies or stands still, readers were silent for up to 1.3 s under the old protocol and 1.3 s" in said
+    assert "session.timeout.ms 10 s and from Kafka 3.0 on 45 s" in said
+    assert "come and go in order" not in said
+    [(text, (ours, java))] = by_happening(rows())
+    assert text == f"{HOSTILE} is killed"
+    assert ours is not None and (ours.at_s, ours.pauses, ours.longest_pause_ms) == (1.0, 2, 1300)
+    assert java == ours
 
 
 def test_a_browser_shows_the_figures_and_runs_nothing_hostile(browser: Browser, tmp_path: Path) -> None:
