@@ -27,7 +27,7 @@ from zkconsumer.testing.waiting import scaled
 
 JOB = Path(__file__).with_name("cluster_job.py")
 LIBRARIES = Path(pyspark.__file__).parents[1]
-ROWS = 20_000
+ROWS = 50_000  # fewer, and records are too far apart to come out of order
 
 
 @pytest.fixture(scope="module")
