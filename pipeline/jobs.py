@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 PARTITION = ("subject", "topic", "partition")
 SLACK_MS = 100
 QUIET_MS = 1000
+BLOCK = 256  # offsets: fewer than that many gaps to compare with, and no long gap in too many pieces
 
 
 # --- what must not happen ---
@@ -38,11 +39,14 @@ def lost(produced: DataFrame, delivered: DataFrame) -> DataFrame:
     outside = ends.select(
         *PARTITION, F.col("gap.lowest").alias("first_missing"), F.col("gap.to").alias("last_missing")
     ).where(F.col("first_missing") <= F.col("last_missing"))
-    # A gap is only a loss where something was produced into it: a transaction's marker takes an offset too.
-    gaps = F.broadcast(inside.unionByName(outside))
+    # A gap is only a loss where something was produced into it: a transaction's marker takes an offset too. By blocks
+    # of offsets, since a record that is compared with every gap of its partition costs more the longer the history is.
+    blocks = F.sequence(_block("first_missing"), _block("last_missing"))
+    gaps = F.broadcast(inside.unionByName(outside).withColumn("block", F.explode(blocks)))
     within = F.col("offset").between(F.col("first_missing"), F.col("last_missing"))
     return (
-        produced.join(gaps, [*PARTITION])
+        produced.withColumn("block", _block("offset"))
+        .join(gaps, [*PARTITION, "block"])
         .where(within)
         .groupBy(*PARTITION, "first_missing")
         .agg(
@@ -265,6 +269,10 @@ def herd(
         .join(packets, ["subject", "number"], "left")
         .fillna(0, ["writes", "packets", "watches"])
     )
+
+
+def _block(offset: str) -> Column:
+    return F.floor(F.col(offset) / BLOCK).cast("long")
 
 
 def _by_offset() -> WindowSpec:
