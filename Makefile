@@ -44,7 +44,7 @@ test-containers: $(READY)  ## the container back end and docker-compose.yml, on 
 	@.ci/with-docker-engine $(RUN) -m pytest --strict-servers tests/containers $(PYTEST_ARGS)
 
 conformance: $(READY)   ## everything that has the real consumers as oracle, the long part too (tens of minutes); a table at the end
-	@$(RUN) -m pytest --strict-servers -n $(WORKERS) --dist loadfile -m "conformance_full or not conformance_full" tests/conformance $(PYTEST_ARGS)
+	@$(RUN) -m pytest --strict-servers -n $(WORKERS) --dist loadfile -m "conformance_full or not conformance_full" tests/conformance tests/tools $(PYTEST_ARGS)
 
 conformance-list: $(READY)  ## docs/conformance.md, from the tests' docstrings (RESULTS=junit.xml: only what passed)
 	@$(RUN) -m tests.conformance.list $(if $(RESULTS),--results $(RESULTS))

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fetcher.admin import BrokerConnections, parse_bootstrap
+from fetcher.wire.list_offsets import LATEST
 from tests.bench.report import Measured, Report, Wanted
 from zkconsumer.commands.common import TOOL_TIMEOUT_MS
 from zkconsumer.paths import GroupPaths, GroupTopicPaths
 from zkconsumer.snapshots.files import Node, Snapshot
-from zkconsumer.snapshots.loading import LoadPlan, Target, Wishes, carry_out, plan_load, without_leader
+from zkconsumer.snapshots.loading import Target, Wishes, carry_out, plan_load, without_leader
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.tools import run_tool
 from zkconsumer.testing.waiting import eventually
@@ -32,9 +33,16 @@ QUICK = {"200 partitions": (4, 50)}
 ROUNDS = 3
 GROUP, MEMBERS = "group1", 10
 VERSION = "1.1.1"
-BROKERS = 3  # one, with the heap of a test broker, hardly answers at 10,000 partitions
+BROKERS = 3
+HEAP_MB = 1024  # with that of a test broker it collects garbage most of the time
+SETTINGS = {
+    "zookeeper.session.timeout.ms": "60000",  # one that is lost makes leaders move, for all partitions
+    "num.io.threads": "4",
+    "log.retention.check.interval.ms": "300000",  # Kafka's own: each look is at all logs
+}
 REAL_TIMEOUT_S = 600.0
 BROKER_TIMEOUT_S = 900.0  # for the broker to make all of them
+BETWEEN_LOOKS_S = 2.0
 SMALL_INDEX = b'{"version":1,"config":{"segment.index.bytes":"1024"}}'  # else each reserves 20 MB of address space
 
 
@@ -52,19 +60,30 @@ def run(report: Report) -> None:
     for case, (topics, partitions) in (QUICK if report.quick else SIZES).items():
         if not report.takes(case):
             continue
+        names = [f"topic-{number}" for number in range(topics)]
         with (
             tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory,
             ZooKeeperServer() as zookeeper,
-            KafkaCluster(version=VERSION, brokers=BROKERS, zookeeper=zookeeper) as kafka,
+            KafkaCluster(
+                version=VERSION,
+                brokers=BROKERS,
+                zookeeper=zookeeper,
+                settings=SETTINGS,
+                full_speed=True,
+                heap_mb=HEAP_MB,
+            ) as kafka,
             ZooKeeper(
                 kafka.zookeeper_connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
             ) as client,
         ):
-            with BrokerConnections(timeout_s=60.0) as connections:  # while the broker has nothing else to do
+            with BrokerConnections(timeout_s=60.0) as connections:
+                # While the brokers have nothing else to do.
                 connections.coordinator(parse_bootstrap(kafka.bootstrap_servers), GROUP, wait_s=BROKER_TIMEOUT_S)
-            report.progress(f"making {topics} topics with {partitions} partitions each")
-            _make_topics(client, topics, partitions)
-            _make_group(client, topics, partitions)
+                report.progress(f"making {topics} topics with {partitions} partitions each")
+                _make_topics(client, names, partitions, report.progress)
+                _await_logs(connections, kafka, set(names), partitions, report.progress)
+            report.progress(f"making a group of {MEMBERS} members")
+            _make_group(client, names, partitions)
             tools = _tools(kafka.zookeeper_connect, Path(directory))
             _measure(report, case, tools, topics * partitions)
 
@@ -163,27 +182,53 @@ def _check(tool: Tool, text: str, partitions: int) -> None:
 # --- what is looked at ---
 
 
-def _make_topics(client: ZooKeeper, topics: int, partitions: int) -> None:
+def _make_topics(client: ZooKeeper, topics: Sequence[str], partitions: int, progress: Callable[[str], None]) -> None:
+    """All at once, as the controller sees it: one after the other, it would tell all brokers of all a hundred times."""
     listed = ",".join(f'"{number}":[0]' for number in range(partitions))
     nodes = {}
-    for number in range(topics):
-        nodes[f"/brokers/topics/topic-{number}"] = f'{{"version":1,"partitions":{{{listed}}}}}'.encode()
-        nodes[f"/config/topics/topic-{number}"] = SMALL_INDEX
+    for topic in topics:
+        nodes[f"/brokers/topics/{topic}"] = f'{{"version":1,"partitions":{{{listed}}}}}'.encode()
+        nodes[f"/config/topics/{topic}"] = SMALL_INDEX
     snapshot = Snapshot("bench", "", "", {path: Node(path, data) for path, data in nodes.items()})
+    # Loading spreads them over the brokers.
     plan = plan_load(snapshot, Target("here", dict.fromkeys(range(BROKERS), ""), {}, {}), Wishes())
     carry_out(plan, client)
-    eventually(lambda: _all_lead(plan, client), "a leader for every partition", BROKER_TIMEOUT_S)
+    _until_none_is_left("without a leader", lambda: without_leader(plan, client), progress)
 
 
-def _all_lead(plan: LoadPlan, client: ZooKeeper) -> bool:
-    time.sleep(1)  # each look is a request a partition
-    return without_leader(plan, client) == 0
+def _await_logs(
+    connections: BrokerConnections,
+    kafka: KafkaCluster,
+    topics: set[str],
+    partitions: int,
+    progress: Callable[[str], None],
+) -> None:
+    """ZooKeeper has a leader before that broker knows of it, and the broker knows before it has made all logs."""
+    bootstrap = parse_bootstrap(kafka.bootstrap_servers)
+
+    def left() -> int:
+        leaders = connections.metadata(bootstrap).leaders
+        ends = connections.log_offsets({one: at for one, at in leaders.items() if one.topic in topics}, LATEST)
+        return partitions * len(topics) - sum(isinstance(end, int) for end in ends.values())
+
+    _until_none_is_left("without a log", left, progress)
 
 
-def _make_group(client: ZooKeeper, topics: int, partitions: int) -> None:
+def _until_none_is_left(what: str, count: Callable[[], int], progress: Callable[[str], None]) -> None:
+    def none_is_left() -> bool:
+        left = count()
+        if left:
+            progress(f"{left:,} partitions are {what}")
+            time.sleep(BETWEEN_LOOKS_S)  # each look is a question a partition
+        return left == 0
+
+    eventually(none_is_left, f"no partition {what}", BROKER_TIMEOUT_S)
+
+
+def _make_group(client: ZooKeeper, topics: Sequence[str], partitions: int) -> None:
     """As range assignment has it. The nodes of members live as long as the client does."""
-    group, names = GroupPaths(GROUP), [f"topic-{number}" for number in range(topics)]
-    subscription = ",".join(f'"{name}":1' for name in names)
+    group = GroupPaths(GROUP)
+    subscription = ",".join(f'"{name}":1' for name in topics)
     registration = f'{{"version":1,"subscription":{{{subscription}}},"pattern":"static","timestamp":"1"}}'.encode()
     members = [f"{GROUP}_m{number}" for number in range(MEMBERS)]
     client.create_ephemerals({group.id(member): registration for member in members})
@@ -192,10 +237,10 @@ def _make_group(client: ZooKeeper, topics: int, partitions: int) -> None:
         raise ValueError("each member should own as many")
     owners = {
         GroupTopicPaths(GROUP, name).owner(number): f"{members[number // run_length]}-0".encode()
-        for name in names
+        for name in topics
         for number in range(partitions)
     }
     client.create_ephemerals(owners)
     client.update_many(
-        {GroupTopicPaths(GROUP, name).offset(number): b"0" for name in names for number in range(partitions)}
+        {GroupTopicPaths(GROUP, name).offset(number): b"0" for name in topics for number in range(partitions)}
     )

@@ -185,6 +185,11 @@ def test_an_external_broker_needs_an_address_and_only_that_one_takes_it() -> Non
         KafkaBroker("127.0.0.1:1", address="127.0.0.1:9092")
 
 
+def test_the_heap_is_what_was_asked_for(zookeeper_server: ZooKeeperServer) -> None:
+    with pytest.raises(ServerStartError, match="Too small maximum heap"):
+        KafkaCluster(heap_mb=1, zookeeper=zookeeper_server).start()
+
+
 def test_a_cluster_that_is_not_started_says_so() -> None:
     with pytest.raises(ServerError, match="is not started, or closed already"):
         KafkaCluster().create_topic("topic")

@@ -12,9 +12,16 @@ from kazoo.client import KazooClient
 
 from tests.conformance.group import Group, fresh
 from tests.tools.conftest import Consumed, Run
+from zkconsumer.commands.common import delete_subtree
+from zkconsumer.snapshots.files import read_snapshot
+from zkconsumer.snapshots.holding import HeldMembers
+from zkconsumer.snapshots.loading import Wishes, by_session, carry_out, plan_load, read_target, without_leader
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.scala import ScalaConsumer
 from zkconsumer.testing.waiting import eventually
+from zkconsumer.zookeeper import ZooKeeper
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "foreign-members"
 
 
 class Tree:
@@ -163,10 +170,9 @@ def test_other_numbers_of_streams_under_round_robin(run: Run, consumed: Consumed
     assert [finding["fault"] for finding in json.loads(by_round_robin.stdout)] == ["round-robin-differs"]
 
 
-def test_retries_that_end_before_a_session_does(run: Run, consumed: Consumed, tmp_path: object) -> None:
+def test_retries_that_end_before_a_session_does(run: Run, consumed: Consumed, tmp_path: Path) -> None:
     """From the members' settings: 4 x 2000 ms are enough for a session of 6 s, 2 x 1000 ms are not."""
-
-    file = Path(str(tmp_path)) / "consumer.properties"
+    file = tmp_path / "consumer.properties"
     where = ("doctor", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", consumed.group.name)
 
     file.write_text("group.id=g\n")
@@ -233,6 +239,34 @@ def test_offsets_behind_retention_and_groups_in_both_worlds(
     assert {finding["fault"] for finding in json.loads(ours.stdout)} == {
         "offset-behind-retention", "members-in-both-worlds", "offsets-in-both-worlds",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("client", "faults"),
+    [
+        ("pykafka", {"registration-unreadable": "as pykafka writes its topic", "strange-node": "pykafka"}),
+        ("kafka-node", {"registration-many-patterns": "kafka-node", "owner-no-thread": "foreign client"}),
+    ],
+)
+def test_what_foreign_clients_really_wrote_is_known(
+    run: Run, consumed: Consumed, client: str, faults: dict[str, str]
+) -> None:
+    """Recorded beside a real broker, put back beside another one."""
+    snapshot = read_snapshot(VECTORS / f"{client}.json")
+    where = consumed.kafka.zookeeper_connect
+    with ZooKeeper(where, session_timeout_ms=30_000, connection_timeout_ms=30_000) as zookeeper:
+        wishes = Wishes(overwrite=True, with_members=True, restart_offsets=True)
+        plan = plan_load(snapshot, read_target(zookeeper, where), wishes)
+        carry_out(plan, zookeeper)
+        eventually(lambda: not without_leader(plan, zookeeper), "leaders")
+        with HeldMembers(where, by_session(plan.members), timeout_ms=30_000):
+            ours = run("doctor", "--zookeeper", where, "--group", client, "--json")
+        delete_subtree(zookeeper, f"/consumers/{client}")
+
+    findings = json.loads(ours.stdout)
+    assert ours.code == 3
+    assert {one["fault"] for one in findings} == set(faults)
+    assert all(faults[one["fault"]] in one["reason"] for one in findings)
 
 
 def test_nodes_of_brokers_and_topics_that_nobody_can_read(run: Run, empty: KazooClient, connect: str) -> None:

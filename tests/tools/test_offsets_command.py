@@ -175,7 +175,10 @@ def stands(ours: Offsets, store: str, positions: dict[int, int]) -> bool:
 
 
 @pytest.mark.parametrize("target", ["kafka", "zookeeper"])
-@pytest.mark.parametrize(("release", "points"), [("1.1.1", [*STEPS, *REQUESTS]), ("3.9.1", REQUESTS)])
+@pytest.mark.parametrize(
+    ("release", "points"),
+    [("1.1.1", [*STEPS, *REQUESTS]), pytest.param("3.9.1", REQUESTS, marks=pytest.mark.conformance_full)],
+)
 def test_a_migration_killed_at_any_point_is_finished_or_undone(
     run: Run, kafka_of: Callable[[str], KafkaCluster], tmp_path: Path, release: str, points: list[str], target: str
 ) -> None:

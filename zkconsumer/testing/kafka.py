@@ -67,18 +67,19 @@ class KafkaBroker:
         advertised_address: str | None = None,
         settings: Mapping[str, str] | None = None,
         full_speed: bool = False,
+        heap_mb: int | None = None,
     ) -> None:
         """`zookeeper` may end in a chroot, which is made if need be. `address` is where an external broker is.
 
         `advertised_address`, "host:port", is what clients and other brokers are told instead of the broker's own: that
-        of a Link which leads to what open() returns.
+        of a Link which leads to what open() returns. `heap_mb` is for brokers with thousands of partitions.
         """
         self.id = broker_id
         self.version = version
         self.release = release(version, settings)
         self._zookeeper = zookeeper
         self._advertised_address = advertised_address
-        self._backend = _backend(version, backend, address, port, full_speed=full_speed)
+        self._backend = _backend(version, backend, address, port, full_speed=full_speed, heap_mb=heap_mb)
 
     @property
     def address(self) -> str:
@@ -216,6 +217,7 @@ class KafkaCluster:
         backend: BackendName = "process",
         settings: Mapping[str, str] | None = None,
         full_speed: bool = False,
+        heap_mb: int | None = None,
         linked: bool = False,
     ) -> None:
         """Without a `zookeeper` it starts and owns one.
@@ -244,6 +246,7 @@ class KafkaCluster:
         self._number_of_brokers = brokers
         self._backend = backend
         self._full_speed = full_speed
+        self._heap_mb = heap_mb
         self._linked = linked
         self._given_zookeeper = zookeeper
         self._zookeeper: ZooKeeperAddress | None = None
@@ -447,6 +450,7 @@ class KafkaCluster:
             advertised_address=None if link is None else link.address,
             settings=self._settings,
             full_speed=self._full_speed,
+            heap_mb=self._heap_mb,
         )
         self._closing.callback(broker.close)
         if link is not None:
@@ -479,19 +483,24 @@ class KafkaCluster:
         ]
 
 
-def _backend(version: str, backend: BackendName, address: str | None, port: int, *, full_speed: bool) -> Backend:
+def _backend(
+    version: str, backend: BackendName, address: str | None, port: int, *, full_speed: bool, heap_mb: int | None
+) -> Backend:
     if (backend == "external") != (address is not None):
         raise ValueError(
             f"backend={backend!r}, address={address!r}: an address is for external brokers, and they need one"
         )
     if address is not None:
         return ExternalBackend(address)
+    broker = program("kafka", version)
+    if heap_mb is not None:
+        broker = broker._replace(heap_mb=heap_mb)
     if backend == "process":
-        return ProcessBackend(program("kafka", version), port=port, full_speed=full_speed)
+        return ProcessBackend(broker, port=port, full_speed=full_speed)
     if backend == "container":
         from zkconsumer.testing.containers import ContainerBackend
 
-        return ContainerBackend(program("kafka", version), port=port, full_speed=full_speed)
+        return ContainerBackend(broker, port=port, full_speed=full_speed)
     raise ValueError(f"backend {backend!r}: is not known; there are {', '.join(BACKENDS)}")
 
 
