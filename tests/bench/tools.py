@@ -92,10 +92,12 @@ def _measure(report: Report, case: str, tools: Sequence[Tool], partitions: int) 
     samples: dict[str, list[float]] = {}
     for number in range(1 if report.quick else ROUNDS):
         for tool in tools:
-            report.progress(f"round {number + 1}: {tool.name}")
-            samples.setdefault(f"{tool.name}, ours", []).append(_ours(tool, partitions))
-            if tool.real is not None:
-                samples.setdefault(f"{tool.name}, real", []).append(_real(tool, partitions))
+            for side, measure in (("ours", _ours), ("real", _real)):
+                if side == "real" and tool.real is None:
+                    continue
+                seconds = measure(tool, partitions)
+                report.progress(f"round {number + 1}: {tool.name}, {side}: {seconds:.2f} s")
+                samples.setdefault(f"{tool.name}, {side}", []).append(seconds)
     for tool in tools:
         one = f"{case}: {tool.name}"
         sides = [side for side in ("ours", "real") if f"{tool.name}, {side}" in samples]

@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.zkconnect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
         ) as zookeeper,
     ):
-        for name, group in read_groups(zookeeper, arguments.group or list_groups(zookeeper)).items():
+        groups = arguments.group or list_groups(zookeeper)
+        for name, group in read_groups(zookeeper, groups, ["offsets"]).items():
             # Unlike 0.8.2.2: one of all groups that keeps its offsets in Kafka does not end the export of the rest.
             if not group.has_offsets and arguments.group:
                 path = GroupPaths(name).offsets

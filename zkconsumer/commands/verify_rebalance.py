@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     with ZooKeeper(
         arguments.zookeeper, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
     ) as zookeeper:
-        group = read_group(zookeeper, arguments.group)
+        group = read_group(zookeeper, arguments.group, ("ids", "owners"))
         threads_of = threads_by_topic(zookeeper, group)
         partitions_of = ZooKeeperCluster(zookeeper).partitions_of(threads_of)
     errors = list(rebalance_errors(group.name, threads_of, partitions_of, group.owner_texts()))

@@ -46,7 +46,7 @@ class ZooKeeperStore:
         """All that are stored; negative ones mean none, to consumers too."""
         return {
             where: offset
-            for where, offset in read_group(self._zookeeper, group).stored_offsets().items()
+            for where, offset in read_group(self._zookeeper, group, ["offsets"]).stored_offsets().items()
             if offset >= 0
         }
 
@@ -66,7 +66,7 @@ class ZooKeeperStore:
 
     def is_live(self, group: str) -> bool:
         """Whether somebody is registered."""
-        return read_group(self._zookeeper, group).is_live
+        return read_group(self._zookeeper, group, ["ids"]).is_live
 
 
 class KafkaStore:

@@ -6,7 +6,7 @@ of the tree after the other: ten thousand partitions cost a handful of round tri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fetcher.structs import TopicAndPartition
@@ -15,6 +15,8 @@ from zkconsumer.errors import UnreadableZnode
 from zkconsumer.paths import GroupPaths
 from zkconsumer.znodes import decode_offset
 from zkconsumer.zookeeper import Znode, ZooKeeper
+
+EVERYTHING = ("ids", "owners", "offsets")
 
 
 @dataclass(frozen=True)
@@ -57,24 +59,26 @@ def list_groups(zookeeper: ZooKeeper) -> list[str]:
     return zookeeper.children(paths.CONSUMERS) or []
 
 
-def read_group(zookeeper: ZooKeeper, name: str) -> ZooKeeperGroup:
-    """The whole group."""
-    return read_groups(zookeeper, [name])[name]
+def read_group(zookeeper: ZooKeeper, name: str, parts: Collection[str] = EVERYTHING) -> ZooKeeperGroup:
+    """The whole group, or only some parts of it."""
+    return read_groups(zookeeper, [name], parts)[name]
 
 
-def read_groups(zookeeper: ZooKeeper, names: Iterable[str]) -> dict[str, ZooKeeperGroup]:
-    """Several at the cost of one."""
+def read_groups(
+    zookeeper: ZooKeeper, names: Iterable[str], parts: Collection[str] = EVERYTHING
+) -> dict[str, ZooKeeperGroup]:
+    """Several at the cost of one. Parts that are not asked for look empty."""
     groups = {name: GroupPaths(name) for name in names}
-    roots = [path for group in groups.values() for path in (group.directory, group.ids, group.owners, group.offsets)]
-    children = zookeeper.children_many(roots)
+    roots = [f"{group.directory}/{part}" for group in groups.values() for part in parts]
+    children = zookeeper.children_many([*(group.directory for group in groups.values()), *roots])
     topics = [
         f"{directory}/{topic}"
         for group in groups.values()
         for directory in (group.owners, group.offsets)
-        for topic in children[directory] or ()
+        for topic in children.get(directory) or ()
     ]
     partitions = zookeeper.children_many(topics)
-    leaves = [f"{group.ids}/{member}" for group in groups.values() for member in children[group.ids] or ()]
+    leaves = [f"{group.ids}/{member}" for group in groups.values() for member in children.get(group.ids) or ()]
     leaves += [f"{path}/{name}" for path, names in partitions.items() for name in names or ()]
     nodes = zookeeper.read_many_with_stat(leaves)
     return {name: _group(group, children, partitions, nodes) for name, group in groups.items()}
@@ -90,7 +94,7 @@ def _group(
 
     def leaves(directory: str) -> dict[TopicAndPartition, Znode]:
         found = {}
-        for topic in children[directory] or ():
+        for topic in children.get(directory) or ():
             path = f"{directory}/{topic}"
             for name in partitions[path] or ():
                 node = nodes[f"{path}/{name}"]
@@ -100,16 +104,16 @@ def _group(
                     found[TopicAndPartition(topic, int(name))] = node
         return found
 
-    members = {name: nodes[group.id(name)] for name in children[group.ids] or ()}
+    members = {name: nodes[group.id(name)] for name in children.get(group.ids) or ()}
     return ZooKeeperGroup(
         name=group.group,
         exists=children[group.directory] is not None,
-        has_ids=children[group.ids] is not None,
-        has_offsets=children[group.offsets] is not None,
+        has_ids=children.get(group.ids) is not None,
+        has_offsets=children.get(group.offsets) is not None,
         members={name: node for name, node in members.items() if node is not None},
         owners=leaves(group.owners),
         offsets=leaves(group.offsets),
-        owner_topics=list(children[group.owners] or ()),
-        offset_topics=list(children[group.offsets] or ()),
+        owner_topics=list(children.get(group.owners) or ()),
+        offset_topics=list(children.get(group.offsets) or ()),
         strange=strange,
     )
