@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
+import subprocess
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,11 +27,10 @@ from tests.spark.conftest import OPTIONS
 from tests.spark.test_crash import continuous_produce
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.scala import ScalaConsumer
-from zkconsumer.testing.waiting import eventually
+from zkconsumer.testing.waiting import eventually, scaled
 
 COLUMNS = "value binary, partition int, offset bigint, consumer_thread string"
 Where = tuple[int, int]
-PAGE = Path(__file__).parents[2] / "docs" / "receivers.md"
 
 
 @pytest.fixture
@@ -154,26 +154,22 @@ def test_with_write_ahead_nothing_is_lost_or_doubled_when_a_receiver_is_killed(
     assert sink.offsets() == each_once(dict(produced))
 
 
-def test_the_job_of_the_page_counts_words(spark: SparkSession, kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
+def test_the_job_of_the_page_counts_words(kafka: KafkaCluster, topic: str, tmp_path: Path) -> None:
     kafka.produce(topic, [b"an order", b"another order"] * 50)
-    [block] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    names: dict[str, Any] = {"connect": kafka.zookeeper_connect, "directory": str(tmp_path)}
 
-    def counted() -> dict[str, int]:
-        if not list(tmp_path.glob("words/*/_SUCCESS")):
-            return {}
-        rows = spark.read.schema("word string, count bigint").json(f"{tmp_path}/words/*").collect()
-        found: Counter[str] = Counter()
-        for word, count in rows:
-            found[word] += count
-        return dict(found)
+    def counted() -> Counter[str]:
+        lines = [line for file in tmp_path.glob("words/*/part-*.json") for line in file.read_text().splitlines()]
+        return sum((Counter({row["word"]: row["count"]}) for row in map(json.loads, lines)), Counter())
 
+    command = [sys.executable, "-m", "tests.spark.page_job", kafka.zookeeper_connect, topic, str(tmp_path)]
+    job = subprocess.Popen(command, stdin=subprocess.PIPE)
     try:
-        exec(compile(block.replace('"orders"', repr(topic)), str(PAGE), "exec"), names)
-        eventually(lambda: counted() == {"an": 50, "another": 50, "order": 100}, "all words are counted", 60)
+        eventually(lambda: counted() == {"an": 50, "another": 50, "order": 100}, "all words are counted", 90)
+        job.communicate(timeout=scaled(60))
+        assert job.returncode == 0
     finally:
-        names["query"].stop()
-        Tracker.close_if_any()
+        job.kill()
+        job.communicate()
 
 
 def test_mistakes_are_told_in_one_line(
