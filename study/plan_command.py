@@ -19,6 +19,7 @@ from study.plan import NEWCOMER, STRATEGIES, Group, plan
 from study.plan_input import expanded, from_flags, from_toml, from_zookeeper
 from study.plan_output import as_json, as_svg, print_tables
 from study.plan_own import own_strategy
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.errors import IllegalArgumentException
 
 EXAMPLES = """\
@@ -92,6 +93,8 @@ def _undisturbed() -> Iterator[None]:
 
 def _group(arguments: argparse.Namespace) -> Group:
     flags = bool(arguments.topic or arguments.member)
+    if arguments.group:
+        fill_in_servers(arguments, zookeeper="zookeeper")
     if sum([flags, arguments.file is not None, arguments.zookeeper is not None]) != 1:
         raise IllegalArgumentException(
             "say where the group comes from: --topic and --member, or --file, or --zookeeper with --group"

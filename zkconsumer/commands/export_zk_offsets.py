@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 
 from zkconsumer.commands.common import FAILED, TOOL_TIMEOUT_MS, check_required, fail_with_usage, remember_usage
-from zkconsumer.commands.options import add_config_option, fill_in_servers
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.errors import UnreadableZnode
 from zkconsumer.groups.zookeeper_group import ZooKeeperGroup, list_groups, read_groups
 from zkconsumer.paths import GroupPaths, GroupTopicPaths
@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output-file", metavar="FILE", help="required without --json")
     parser.add_argument("--group", action="append", help="repeatable (default: all groups)")
     parser.add_argument("--json", action="store_true", help="to standard output, as a JSON array")
-    add_config_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 from zkconsumer.commands.common import TOOL_TIMEOUT_MS, check_required, fail_with_usage, remember_usage
-from zkconsumer.commands.options import add_config_option, fill_in_servers
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.zookeeper import ZooKeeper
 
@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--zkconnect", "--zookeeper", metavar="HOST:PORT[/CHROOT]", dest="zkconnect", help="default: localhost:2181"
     )
-    add_config_option(parser)
     parser.add_argument("--input-file", metavar="FILE", help="required")
     parser.add_argument("--json", action="store_true", help="what was written, as a JSON array")
 
