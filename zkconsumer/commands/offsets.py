@@ -209,10 +209,8 @@ def _existing(store: Store, group: str) -> Positions:
 def _change(servers: Servers, arguments: argparse.Namespace, store: Store, group: str, wanted: Positions) -> int:
     journal = Journal(arguments.journal_dir)
     if journal.unfinished(store.name, group) is not None:
-        raise IllegalArgumentException(
-            f"a change of {group} in {store.name} was cut short ({journal.path(store.name, group)}):"
-            f" `zkconsumer offsets resume --group {group} --store {store.name}` finishes it, `roll-back` undoes it"
-        )
+        path = journal.path(store.name, group)
+        raise IllegalArgumentException(f"{path} is there: {_how_to_go_on(store.name, group)}")
     plan = plan_for(store, group, wanted)
     _print_plan(plan)
     if not plan.changes:
@@ -228,9 +226,18 @@ def _change(servers: Servers, arguments: argparse.Namespace, store: Store, group
     if not arguments.execute:
         print("nothing was changed: --execute does it", file=sys.stderr)
         return 0
-    carry_out(plan, store, journal)
+    try:
+        carry_out(plan, store, journal)
+    except (KafkaException, KeyboardInterrupt) as error:
+        error.add_note(_how_to_go_on(store.name, group))
+        raise
     print(f"{len(plan.changes)} offsets of {group} in {store.name} written and read back")
     return 0
+
+
+def _how_to_go_on(store: str, group: str) -> str:
+    resume = f"`zkconsumer offsets resume --group {group} --store {store}`"
+    return f"a change of {group} in {store} was cut short: {resume} finishes it, `roll-back` undoes it"
 
 
 def _refuse_if_live(servers: Servers, arguments: argparse.Namespace, group: str) -> None:
