@@ -244,6 +244,8 @@ def test_a_node_that_no_request_can_carry_is_left_out_and_named(
 
 HEADER = json.dumps({"format": "zkconsumer-snapshot", "version": 1, "from": "x"})
 NODE, END = json.dumps({"path": "/consumers"}), json.dumps({"end": True, "nodes": 1})
+OFFSET = json.dumps({"kafka_group": "g", "topic": "t", "partition": 0, "offset": 1})
+END_OF_OFFSET = json.dumps({"end": True, "nodes": 1, "kafka_offsets": 1})
 DAMAGED: dict[str, tuple[bytes, str]] = {
     "empty": (b"", " ends in the middle, after 0 nodes: it was cut short"),
     "binary": (b"\x00\xff\n", ", line 1: no JSON; this is no snapshot of zkconsumer, or it is damaged"),
@@ -259,6 +261,17 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "a node twice": (f"{HEADER}\n{NODE}\n{NODE}\n".encode(), ", line 3: /consumers is there twice"),
     "no path": (f'{HEADER}\n{{"path":"/a/../b"}}\n'.encode(), ", line 2: '/a/../b' is no path"),
     "bad base64": (f'{HEADER}\n{{"path":"/a","base64":"?"}}\n'.encode(), ", line 2: its base64 cannot be read"),
+    "an offset in Kafka missing": (
+        f"{HEADER}\n{NODE}\n{END_OF_OFFSET}\n".encode(),
+        " ends in the middle, after 1 nodes: it was cut short",
+    ),
+    "an offset in Kafka twice": (
+        f"{HEADER}\n{OFFSET}\n{OFFSET}\n".encode(), ", line 3: the offset of [t,0] of g is there twice"
+    ),
+    "no offset in Kafka": (
+        f"{HEADER}\n{OFFSET.replace('0', '-1')}\n".encode(),
+        ", line 2: no offset in Kafka: it needs a group, a topic, a partition and an offset",
+    ),
     "packed and cut": (gzip.compress(f"{HEADER}\n{NODE}\n{END}\n".encode())[:-9], ": the packed file is damaged, or"
                        " was cut short"),
 }  # fmt: skip
