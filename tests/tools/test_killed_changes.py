@@ -277,6 +277,19 @@ def test_what_somebody_moved_on_meanwhile_stays(servers: Servers, run: Run, tmp_
     change.assert_nothing_is_left("moved on")
 
 
+def test_what_somebody_else_writes_meanwhile_is_noticed(servers: Servers, run: Run, tmp_path: Path) -> None:
+    """What is read back is not what was written: it fails, and the journal stays."""
+    change = Change(servers, run, "zookeeper", tmp_path)
+    with change.begun() as migration:
+        migration.reach("verify")
+        change.group.put(f"offsets/{servers.topic}/1", "2")
+        migration.take()
+        code = migration.wait()
+
+    assert code != 0
+    change.settle("resume", "somebody else wrote")
+
+
 def hold_commits(change: Change, link: Link) -> list[bytes]:
     """Let this group's commits arrive, but no answers from then on. Those that arrived."""
     arrived: list[bytes] = []

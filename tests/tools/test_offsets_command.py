@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
+from kafka import KafkaConsumer, KafkaProducer
 from kazoo.client import KazooClient
 
 from tests.conformance.group import Group, fresh
 from tests.tools.conftest import Consumed, Ran, Run
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.tools import consumer_offset_checker
+from zkconsumer.testing.waiting import eventually
 
 
 class Offsets:
@@ -97,6 +100,67 @@ def test_offsets_of_a_live_group_stay(run: Run, consumed: Consumed, tmp_path: Pa
 
     assert (ours.code, consumed.group.offsets(consumed.topic)[1]) == (1, "2")
     assert f"group {consumed.group.name} has members (zookeeper)" in ours.stderr
+
+
+def test_a_change_is_told_as_json(offsets: Offsets, stopped: Group, topic: str) -> None:
+    """What would be, what was refused, and what was done: nothing else on standard output."""
+    row = {"topic": topic, "partition": 0}
+    head = {"store": "zookeeper", "group": stopped.name, "changes": [{**row, "before": 3, "after": 4}]}
+
+    dry = json.loads(offsets("set", f"{topic}:0=4", "--json").stdout)
+    refused = offsets("set", f"{topic}:0=2", "--json")
+    done = json.loads(offsets("set", f"{topic}:0=4", "--json", "--execute").stdout)
+    nothing = json.loads(offsets("resume", "--json").stdout)
+
+    assert dry == {**head, "refused": [], "written": []}
+    assert done == {**head, "refused": [], "written": [{**row, "offset": 4}]}
+    assert nothing == {**head, "changes": [], "refused": [], "written": []}
+    [reason] = json.loads(refused.stdout)["refused"]
+    assert (refused.code, refused.stderr) == (1, f"refused: {reason}\n")
+
+
+def test_rewinding_to_a_time(offsets: Offsets, kafka_new: KafkaCluster, stopped: Group, topic: str) -> None:
+    """To the first message from then on: of those sent a second time, a later timestamp each, the third."""
+    producer = KafkaProducer(bootstrap_servers=kafka_new.bootstrap_servers)
+    now_ms = int(time.time() * 1000)
+    try:
+        for number in range(4):
+            sent = producer.send(topic, b"m", partition=0, timestamp_ms=now_ms + 60_000 * (number + 1))
+            assert sent.get(timeout=60).offset == 5 + number
+    finally:
+        producer.close()
+
+    ours = offsets("rewind", "--topic", topic, "--to-time", str(now_ms + 60_000 * 3 - 1), "--execute")
+
+    assert ours.code == 0
+    assert stopped.offsets(topic) == {0: "7", 1: "5", 2: "5"}
+
+
+def test_offsets_of_a_live_group_in_kafka_stay(
+    run: Run, kafka_new: KafkaCluster, stopped: Group, topic: str, tmp_path: Path
+) -> None:
+    """A new consumer's; and if told otherwise, its coordinator refuses them, in one line, with the way back."""
+    consumer = KafkaConsumer(
+        topic, group_id=stopped.name, bootstrap_servers=kafka_new.bootstrap_servers, auto_offset_reset="earliest"
+    )
+    ours = Offsets(run, kafka_new, stopped.name, tmp_path / "journal")
+    change = ("set", f"{topic}:0=1", "--store", "kafka", "--execute", "--allow-backwards")
+    try:
+        eventually(lambda: bool(consumer.poll(timeout_ms=5000)), "the new consumer reads", timeout_s=120)
+        consumer.commit()
+        before = ours.stored("kafka")
+        refused = ours(*change)
+        insisted = ours(*change, "--even-if-live")
+        undone = ours("roll-back", "--store", "kafka")
+    finally:
+        consumer.close()
+
+    assert (refused.code, f"group {stopped.name} has members (kafka)" in refused.stderr) == (1, True)
+    assert (insisted.code, "the coordinator refused 1 offsets" in insisted.stderr.splitlines()[0]) == (1, True)
+    assert insisted.stderr.splitlines()[1].endswith("finishes it, `roll-back` undoes it")
+    assert undone.stdout == f"0 of 1 offsets of {stopped.name} in kafka set back and read back\n"
+    assert ours.stored("kafka") == before
+    assert list((tmp_path / "journal").iterdir()) == []
 
 
 def test_rewinding(offsets: Offsets, stopped: Group, topic: str) -> None:
