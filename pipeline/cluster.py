@@ -203,9 +203,9 @@ class Brokers:
         missing = [where for where in partitions if where not in self._leaders]
         topics = sorted({where.topic for where in missing})
         answered = self._ask_who_leads(topics)
-        if not answered or any(self._failures[where] > 1 for where in missing):
-            if self._look_again():
-                self._ask_who_leads(topics)
+        in_doubt = not answered or any(self._failures[where] > 1 for where in missing)
+        if in_doubt and self._look_again():
+            self._ask_who_leads(topics)
 
     def _ask_who_leads(self, topics: Sequence[str]) -> bool:
         """False: no broker answers."""
