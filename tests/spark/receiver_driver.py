@@ -2,8 +2,8 @@
 
     python -m tests.spark.receiver_driver ZOOKEEPER_CONNECT GROUP TOPIC DIRECTORY MASTER [RECEIVERS] [no-write-ahead]
 
-Says which process is Spark's JVM ("jvm PID"), and what each new progress tells of the receivers ("told JSON"). A line on
-standard input stops the query.
+Says which process is Spark's JVM ("jvm PID"), and what each new progress tells of the receivers ("told JSON"). A line
+on standard input stops the query.
 """
 
 from __future__ import annotations
@@ -43,7 +43,12 @@ def main() -> None:
     receivers = int(more[0]) if more else 1
     query = job(spark, connect, group, topic, directory, receivers=receivers, write_ahead="no-write-ahead" not in more)
     stopping = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), stopping.set()), daemon=True).start()
+
+    def wait_for_a_line() -> None:
+        sys.stdin.readline()
+        stopping.set()
+
+    threading.Thread(target=wait_for_a_line, daemon=True).start()
     shown = -1
     while not stopping.wait(0.5):
         if query.exception() is not None:

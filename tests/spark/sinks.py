@@ -101,6 +101,11 @@ def stored(group: Group, topic: str) -> dict[int, int]:
     return {partition: int(offset) for partition, offset in group.offsets(topic).items()}
 
 
+def owners(group: Group, topic: str) -> set[str]:
+    """Consumer ids."""
+    return {owner.rpartition("-")[0] for owner in group.owners(topic).values()}
+
+
 def metric(query: StreamingQuery, name: str) -> int:
     return int(_told(query).get(name, -1))
 

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from tests.conformance.group import Group
 from tests.spark.conftest import Source
 from tests.spark.sessions import planners
-from tests.spark.sinks import HeldCores, Sink, each_once, metric, stored
+from tests.spark.sinks import HeldCores, Sink, each_once, metric, owners, stored
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.link import Link
 from zkconsumer.testing.scala import ScalaConsumer
@@ -255,8 +255,3 @@ def test_a_broker_may_be_away_for_a_while(
         kafka.produce(topic, [b"x"] * 100, partition=0)
         eventually(lambda: stored(group, topic) == {0: 200}, "it goes on", 60)
     assert sink.offsets() == each_once({0: 200})
-
-
-def owners(group: Group, topic: str) -> set[str]:
-    """Consumer ids."""
-    return {owner.rpartition("-")[0] for owner in group.owners(topic).values()}
