@@ -112,7 +112,7 @@ def metric(query: StreamingQuery, name: str) -> int:
 
 def metrics(query: StreamingQuery) -> dict[str, Any]:
     """What progress tells of receivers."""
-    return {"receivers": [], "restarts": 0, **_told(query)}
+    return {"receivers": [], "restarts": 0, "doubled_at_most": -1, **_told(query)}
 
 
 def _told(query: StreamingQuery) -> dict[str, Any]:
