@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 4  # of a receiver that fails at once, before the query fails
 LIVED_LONG_ENOUGH_S = 60.0
 RESTART_AFTER_S = 2.0  # spark.streaming.receiverRestartDelay
+BEGUN_AFTER_S = 60.0
 LEAVE_TIMEOUT_S = 20.0
 SILENCE_S = 60.0  # receivers tell of themselves each second
 
@@ -210,6 +211,8 @@ class _Run:
         self._lock = threading.Lock()
         self._links: dict[int, Connection[Any, Any]] = {}
         self._told: dict[Connection[Any, Any], dict[str, Any]] = {}  # what each said last
+        self._began_s = time.monotonic()
+        self._warned = False
         self._restarts = 0
         self._doubled_at_most = 0  # of receivers that have ended
         self._last_failure: str | None = None
@@ -261,6 +264,7 @@ class _Run:
             self._files.close()
 
     def status(self) -> dict[str, Any]:
+        self._warn_if_some_have_not_begun()
         with self._lock:
             return {
                 "fatal": self._fatal,
@@ -269,6 +273,19 @@ class _Run:
                 "doubled_at_most": self._doubled_at_most + sum(one["doubled_at_most"] for one in self._told.values()),
                 "last_failure": self._last_failure,
             }
+
+    def _warn_if_some_have_not_begun(self) -> None:
+        """Spark itself says nothing to whoever waits for a core."""
+        if self._warned or time.monotonic() - self._began_s < BEGUN_AFTER_S:
+            return
+        with self._lock:
+            missing = sorted({*range(self.settings.receivers)} - {*self._links})
+        if missing and self._restarts == 0:
+            log.warning(
+                "receivers %s have not begun in %.0f s: each takes a core; are there enough, and can executors reach"
+                " this driver at %s:%d?", ", ".join(map(str, missing)), BEGUN_AFTER_S, *self._tracker
+            )  # fmt: skip
+        self._warned = True
 
     def serve_receiver(self, connection: Connection[Any, Any], number: int) -> None:
         """Until its connection ends. Of two that say they are the same, the later one is right."""
