@@ -375,6 +375,7 @@ class _Receiver:
                 mine = {w: p for w, p in self._written.items() if w in released and p > self._committed.get(w, -1)}
             self._store(mine)
             with self._changed:
+                self._has_to_write = self._closing  # also if it took too long: what is dropped is not of the next claim
                 self._let_go()
 
     def before_starting_fetchers(
