@@ -6,6 +6,7 @@ Pure. Spark gives texts; keys count without case, as Spark has it.
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,7 +113,11 @@ def _subscription(own: Mapping[str, str]) -> tuple[dict[str, int], tuple[str, in
     if ("topics" in own) == ("topics.pattern" in own):
         raise UnknownOption('give either option topics ("orders:2,clicks" = topic:streams) or topics.pattern')
     if "topics" in own:
-        return dict(_topic(entry, own["topics"]) for entry in own["topics"].split(",")), None
+        named = [_topic(entry, own["topics"]) for entry in own["topics"].split(",")]
+        twice = [topic for topic, times in Counter(topic for topic, _ in named).items() if times > 1]
+        if twice:
+            raise UnknownOption(f"option topics={own['topics']}: {', '.join(twice)} is named more than once")
+        return dict(named), None
     regex = own["topics.pattern"]
     try:
         Whitelist(regex)

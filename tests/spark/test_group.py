@@ -42,6 +42,25 @@ def test_available_now_writes_all_once_and_commits_the_last_batch(
     assert sink.offsets() == each_once({0: 100, 1: 100, 2: 110})
 
 
+def test_a_pattern_takes_in_topics_that_come_later_from_their_beginning(
+    kafka: KafkaCluster, topic: str, group: Group, stream: Source, batch: Source, sink: Sink
+) -> None:
+    kafka.produce(topic, [b"x"] * 10, partition=0)
+    pattern = {"topics_pattern": f"{topic}|{topic}-late", "auto_offset_reset": "largest"}
+    with sink.running(stream(**pattern)):
+        eventually(lambda: stored(group, topic) == {0: 10, 1: 0, 2: 0}, "at the end of what was there", 60)
+        kafka.create_topic(f"{topic}-late", partitions=4)
+        kafka.produce(f"{topic}-late", [b"x"] * 20, partition=3)
+        eventually(lambda: stored(group, f"{topic}-late").get(3) == 20, "the new topic is read", 60)
+    assert sink.offsets() == Counter((3, offset) for offset in range(20))
+    kafka.produce(f"{topic}-late", [b"x"] * 5, partition=3)
+    kafka.produce(topic, [b"x"] * 5, partition=0)
+
+    left = batch(**pattern).groupBy("topic").count().collect()
+
+    assert {row.topic: row["count"] for row in left} == {topic: 5, f"{topic}-late": 5}
+
+
 @pytest.mark.parametrize("storage", ["kafka", "both"])
 def test_offsets_are_committed_where_the_options_say(
     kafka: KafkaCluster, topic: str, group: Group, stream: Source, batch: Source, sink: Sink, storage: str
