@@ -64,7 +64,11 @@ class HeldCores:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        eventually(lambda: len(self._jobs()) == 1, "cores are held", 60)
+        try:
+            eventually(lambda: len(self._jobs()) == 1, "cores are held", 60)
+        except BaseException:
+            self.release()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
