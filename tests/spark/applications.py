@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from zkconsumer.testing.waiting import scaled
+from zkconsumer.testing.waiting import eventually, scaled
 
 
 class Driver:
@@ -39,8 +40,15 @@ class Driver:
     def number(self, name: str) -> int:
         return int(self.said(name)[-1])
 
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
+    def wait(self, condition: Callable[[], object], what: str, timeout_s: float) -> None:
+        """For what cannot come any more when the application has ended."""
+
+        def is_so() -> bool:
+            code = self._process.poll()
+            assert code is None, f"{what}: the application has ended with {code}"
+            return bool(condition())
+
+        eventually(is_so, what, timeout_s)
 
     def kill(self) -> None:
         """The Python process and Spark's JVM, without warning. What the JVM started is not touched."""

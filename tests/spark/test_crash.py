@@ -63,7 +63,7 @@ def test_every_record_comes_once_although_the_driver_is_killed(
 
     def start_driver() -> Driver:
         drivers.append(Driver("driver", *arguments))
-        eventually(lambda: batches(drivers[-1]) >= 1, "a first batch", SPARK_STARTS_S)
+        drivers[-1].wait(lambda: batches(drivers[-1]) >= 1, "a first batch", SPARK_STARTS_S)
         return drivers[-1]
 
     try:

@@ -18,7 +18,7 @@ from tests.spark.test_crash import PATIENCE_S, SPARK_STARTS_S, continuous_produc
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import eventually
 
-CLUSTER = "local-cluster[2,2,512]"  # two executors with two cores each
+CLUSTER = "local-cluster[2,2,1024]"  # two executors with two cores each
 
 
 @pytest.mark.timeout(900)
@@ -31,8 +31,8 @@ def test_nothing_is_lost_or_doubled_when_an_executor_is_killed(
     driver = Driver("receiver_driver", *arguments)
     try:
         with continuous_produce(kafka, topic) as produced:
-            eventually(lambda: len(receivers(driver)) == 2, "both receivers are told of", SPARK_STARTS_S)
-            eventually(lambda: sum(one["rows"] for one in receivers(driver)) > 2000, "rows come", PATIENCE_S)
+            driver.wait(lambda: len(receivers(driver)) == 2, "both receivers are told of", SPARK_STARTS_S)
+            driver.wait(lambda: sum(one["rows"] for one in receivers(driver)) > 2000, "rows come", PATIENCE_S)
             before = {one["pid"] for one in receivers(driver)}
             victim = before.pop()
             executor = java_above(victim)
@@ -40,13 +40,13 @@ def test_nothing_is_lost_or_doubled_when_an_executor_is_killed(
 
             os.kill(executor, signal.SIGKILL)
 
-            eventually(lambda: not is_running(victim), "its receivers end with it", PATIENCE_S)
-            eventually(lambda: victim not in pids(driver) and len(pids(driver)) == 2, "another one began", PATIENCE_S)
+            driver.wait(lambda: not is_running(victim), "its receivers end with it", PATIENCE_S)
+            driver.wait(lambda: victim not in pids(driver) and len(pids(driver)) == 2, "another one began", PATIENCE_S)
             at = sum(produced.values())
             eventually(lambda: sum(produced.values()) > at + 2000, "more is produced", PATIENCE_S)
-        eventually(lambda: sink.offsets().total() >= produced.total(), "all is in the sink", PATIENCE_S)
+        driver.wait(lambda: sink.offsets().total() >= produced.total(), "all is in the sink", PATIENCE_S)
         if write_ahead == "no-write-ahead":  # nothing had been committed: all of its partitions came again
-            eventually(lambda: last(driver)["duplicates_dropped"] > 0, "what came again is counted", PATIENCE_S)
+            driver.wait(lambda: last(driver)["duplicates_dropped"] > 0, "what came again is counted", PATIENCE_S)
         driver.stop()
     finally:
         driver.close()

@@ -23,8 +23,8 @@ def test_a_killed_driver_leaves_no_receiver_and_its_job_goes_on_without_loss(
     with continuous_produce(kafka, topic) as produced:
         driver = Driver("receiver_driver", *arguments, "local[2]")
         try:
-            eventually(lambda: driver.said("told"), "rows have come", SPARK_STARTS_S)
-            eventually(lambda: receivers(driver), "progress tells of the receiver", PATIENCE_S)
+            driver.wait(lambda: driver.said("told"), "rows have come", SPARK_STARTS_S)
+            driver.wait(lambda: receivers(driver), "progress tells of the receiver", PATIENCE_S)
             [receiver] = receivers(driver)
             driver.kill()
         finally:
