@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
-from study.new_consumer import ConsumerRecord, NewConsumer, WakeupException
+from study.new_consumer import NewConsumer, WakeupException
 from tests.study.new_consumer.conftest import NewConsumers
-from tests.study.new_consumer.polling import TIMEOUT_S, poll_for, poll_until
+from tests.study.new_consumer.polling import TIMEOUT_S, poll_for, poll_until, polling
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import eventually
 
@@ -34,31 +30,6 @@ class Noting:
         self.told.append(("assigned", partitions))
         for partition in partitions:
             self.consumer.seek(partition, 1)
-
-
-@contextmanager
-def polling(consumer: NewConsumer) -> Iterator[list[ConsumerRecord]]:
-    """Another thread polls, so that the group gets on; gives what it gets. Its errors are raised at the end."""
-    stopping = threading.Event()
-    errors: list[BaseException] = []
-    got: list[ConsumerRecord] = []
-
-    def poll() -> None:
-        try:
-            while not stopping.is_set():
-                got.extend(consumer.poll(0.1))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
-        yield got
-    finally:
-        stopping.set()
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def test_a_listener_commits_before_and_seeks_after_a_rebalance(
