@@ -123,7 +123,7 @@ class NewConsumerConfig:
 
 
 def by_todays_names(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as they are called, with a warning for every other name. Raises InvalidConfigException for unknown ones."""
+    """Settings as they are called, with a warning for every other name; InvalidConfigException for unknown ones."""
     named: dict[str, Any] = {}
     for key, value in properties.items():
         name = _MISSPELT.get(key) or _OLD_NAMES.get(key) or key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
@@ -42,5 +43,5 @@ def test_a_group_on_a_broker_gets_what_the_table_says(
     expected = table(row.expected)
     with ExitStack() as pollers:
         for name, member in members.items():
-            pollers.enter_context(polling(member, after=lambda name=name: note(name)))
+            pollers.enter_context(polling(member, after=partial(note, name)))
         eventually(lambda: has == expected, lambda: f"{expected} in the group; it has {has}", timeout_s=90)
