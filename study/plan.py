@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import cycle
 
@@ -100,11 +100,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Change:
-    """What a join or leave does. `needless`: moved although their owner stays. `rounds`: rebalances it takes."""
+    """What a join or leave does. `needless`: moved although their owner stays. `rounds`: rebalances it takes.
+
+    `gave` and `took`: how many partitions each member lost and got; members that did neither are left out.
+    """
 
     moved: int
     needless: int
     rounds: int
+    gave: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    took: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -170,8 +175,15 @@ def _change(shares: Shares, changed: Group, before: Held) -> Change | None:
         after, rounds = _settled(shares, changed, before)
     except IllegalArgumentException:
         return None
-    lost = {name: _lost(mine, after.get(name, [])) for name, mine in before.items()}
-    return Change(sum(lost.values()), sum(lost[name] for name in lost if name in changed.members), rounds)
+    gave = {name: _lost(mine, after.get(name, [])) for name, mine in before.items()}
+    took = {name: len(mine) - len(before.get(name, ())) + gave.get(name, 0) for name, mine in after.items()}
+    return Change(
+        sum(gave.values()),
+        sum(gave[name] for name in gave if name in changed.members),
+        rounds,
+        {name: count for name, count in gave.items() if count},
+        {name: count for name, count in took.items() if count},
+    )
 
 
 def _lost(before: list[int], after: list[int]) -> int:

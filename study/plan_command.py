@@ -17,8 +17,9 @@ from rich.console import Console
 from study.assignors import Assignor
 from study.plan import NEWCOMER, STRATEGIES, Group, plan
 from study.plan_input import expanded, from_flags, from_toml, from_zookeeper
-from study.plan_output import as_json, as_svg, print_tables
+from study.plan_output import as_json, print_tables
 from study.plan_own import own_strategy
+from study.plan_picture import as_svg
 from zkconsumer.errors import IllegalArgumentException
 
 EXAMPLES = """\
