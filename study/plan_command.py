@@ -60,12 +60,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0, or an error that says what was wrong."""
+    with _undisturbed():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     group = _group(arguments)
     leave = _leaver(group, arguments.leave)
     join = _newcomer(group, arguments.join)
     strategies = _strategies(arguments.strategy)
     outcomes = []
-    with _undisturbed(), Console(stderr=True).status("") as status:
+    with Console(stderr=True).status("") as status:
         for name, own in strategies.items():
             status.update(f"sharing out by {name}")
             outcomes.append(plan(group, name, join=join, leave=leave, own=own))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from heapq import nsmallest
 from itertools import islice
 from statistics import median_low
@@ -19,7 +18,7 @@ from study.plan import Change, Group, Outcome
 
 MOST_ROWS = 20
 _TERMINAL_STEPS = 12
-_MOST_NAMED = 3
+_MOST_NAMED = 2
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -87,7 +86,7 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def most_moved(change: Change | None) -> str:
-    """`c0 2, c1 1 → c9 3`."""
+    """`c0 2, c1 1 and 3 more → c9 6`."""
     if change is None:
         return "-"
     if not change.moved:
@@ -134,7 +133,9 @@ def _spread(outcome: Outcome) -> str:
 
 
 def _most(counts: Mapping[str, int]) -> str:
-    """The first few by count, then how many more."""
+    """The first few by count, then how many more; or what is the same for many."""
+    if len(counts) > _MOST_NAMED and len(set(counts.values())) == 1:
+        return f"{len(counts)} members {next(iter(counts.values()))} each"
     first = nsmallest(_MOST_NAMED, counts.items(), key=lambda item: (-item[1], item[0]))
     named = ", ".join(f"{shortened(name, 20)} {count}" for name, count in first)
     return named if len(counts) <= _MOST_NAMED else f"{named} and {len(counts) - _MOST_NAMED} more"
@@ -159,7 +160,7 @@ def _change_cells(change: Change | None) -> list[str]:
 
 
 def _change_json(change: Change | None) -> dict[str, Any] | None:
-    return None if change is None else asdict(change)
+    return None if change is None else dict(vars(change))
 
 
 def _numbers_by_topic(numbers: Iterable[int], numbering: Numbering) -> dict[str, list[int]]:

@@ -89,7 +89,8 @@ def _summary(outcome: Outcome, y: int) -> list[str]:
             f' fill="{_COLOURS[0]}"><title>{numbers} partitions: {members} members</title></rect>'
         )
     idle = sum(not count for count in counts)
-    words = f"{min(counts)} to {max(counts)} partitions each, at most {highest} members alike"
+    fewest, most = min(counts), max(counts)
+    words = f"{fewest} partitions each" if fewest == most else f"{fewest} to {most} partitions each"
     parts.append(_label(10, y + _HEIGHT + 14, words + (f", {idle} idle" if idle else ""), 66))
     for place, (what, change) in enumerate((("joins", outcome.joined), ("leaves", outcome.left))):
         if change:
@@ -99,7 +100,7 @@ def _summary(outcome: Outcome, y: int) -> list[str]:
 
 def _moves(what: str, change: Change, partitions: int, y: int) -> list[str]:
     """A bar as long as all partitions: moved with need, without, not at all."""
-    x = float(_MOVES_LEFT + 60)
+    x = float(_MOVES_LEFT + 68)
     parts = [_label(_MOVES_LEFT, y + 10, what, 20)]
     needed = change.moved - change.needless
     for colour, count in ((_NEEDED, needed), (_NEEDLESS, change.needless), (_STAYS, partitions - change.moved)):
@@ -107,7 +108,7 @@ def _moves(what: str, change: Change, partitions: int, y: int) -> list[str]:
         parts.append(f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="12" fill="{colour}"/>')
         x += width
     parts.append(f'<text x="{x + 6:.1f}" y="{y + 10}">{change.moved:,} of {partitions:,}</text>')
-    parts.append(_label(_MOVES_LEFT + 60, y + 25, most_moved(change), 84))
+    parts.append(_label(_MOVES_LEFT + 68, y + 25, most_moved(change), 76))
     return parts
 
 

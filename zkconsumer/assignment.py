@@ -111,11 +111,14 @@ _ROUND_ROBIN: dict[str, Assignor] = {
 
 def runs_of(partitions: Sequence[int], threads: int) -> Iterable[Sequence[int]]:
     """One run a thread, the first ones longer by one if it does not come out even; empty ones at the end left out."""
+    if not threads:
+        return
+    each, rest = divmod(len(partitions), threads)
     start = 0
     for position in range(min(threads, len(partitions))):
-        count = len(partitions) // threads + (position < len(partitions) % threads)
-        yield partitions[start : start + count]
-        start += count
+        end = start + each + (position < rest)
+        yield partitions[start:end]
+        start = end
 
 
 def common_threads(consumers_for_topic: Mapping[str, Sequence[ConsumerThreadId]]) -> Sequence[ConsumerThreadId]:
