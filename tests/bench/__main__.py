@@ -36,6 +36,7 @@ from tests.bench.results import NoResults, Planned, Results
 from tests.bench.schedule import expected_s, rough
 from tests.bench.tables import lacking_lines, promise_table, runs_table
 
+IN_DIRECTORY = Path()  # stands for the file there
 HUNG_AFTER = 4  # times what was expected, and
 HUNG_AFTER_S = 600.0
 
@@ -49,12 +50,12 @@ class Bench:
 
 
 BENCHES: Mapping[str, Bench] = {
-    "throughput": Bench("tests.bench.throughput", "records a second, CPU and memory: ours, real consumers, other clients"),
+    "throughput": Bench("tests.bench.throughput", "records a second, CPU, memory: ours, the real ones, other clients"),
     "settle": Bench("tests.bench.settle", "seconds until a group has settled, ours and the real consumer"),
     "growth": Bench("tests.bench.growth", "what a record and a rebalance cost as partitions, streams and members grow"),
     "spark": Bench("tests.bench.spark", "rows a second into Spark, and their age, against Spark's own Kafka connector"),
     "jobs": Bench("tests.bench.jobs", "seconds of the jobs over histories on Spark and on DuckDB, by number of rows"),
-    "tools": Bench("tests.bench.tools", "seconds of each tool around a group of 10,000 partitions, ours and the real ones"),
+    "tools": Bench("tests.bench.tools", "seconds of each tool around a group of 10,000 partitions, and the real ones"),
     "plan": Bench("tests.bench.plan", "seconds of `zkconsumer plan` for a large group, by strategy"),
     "startup": Bench("tests.bench.startup", "seconds from start() of a server to its first answer"),
 }  # fmt: skip
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None, benches: Mapping[str, Bench] = 
         if given.merge:
             found = results.merged(results.read(path) for path in given.merge)
         else:
-            earlier = results.read(given.resume or file) if given.resume is not None else None
+            earlier = results.read(file if given.resume == IN_DIRECTORY else given.resume) if given.resume else None
             found = earlier or Results()
     except NoResults as error:
         parser.error(str(error))
@@ -107,7 +108,9 @@ def main(arguments: Sequence[str] | None = None, benches: Mapping[str, Bench] = 
         if not chosen:
             console.print("nothing is left to be measured") if found.runs else parser.error(_no_case(catalogue, given))
         else:
-            run = results.new_run(list(sys.argv[1:] if arguments is None else arguments), quick=quick, subjects=given.subject)
+            run = results.new_run(
+                list(sys.argv[1:] if arguments is None else arguments), quick=quick, subjects=given.subject
+            )
             found.runs.append(run)
             _put_aside(file, found)
             found, interrupted = _measure(console, benches, found, chosen, file, given)
@@ -123,14 +126,17 @@ def _parser(benches: Mapping[str, Bench]) -> argparse.ArgumentParser:
         epilog=f"benches:\n{names}\n{rest}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these benches")
-    parser.add_argument("--quick", action="store_true", help="small and few: two minutes in all, and no promises")
-    parser.add_argument("--case", action="append", default=[], help="only this case, or e.g. '100 B*'; repeatable")
-    parser.add_argument("--subject", action="append", default=[], help="throughput: only this subject, or e.g. 'ours*'; repeatable")  # fmt: skip
-    parser.add_argument("--rounds", type=_positive, help="how often each is measured (default: 3 or 5, by case)")
-    parser.add_argument("--resume", nargs="?", type=Path, const=Path(), metavar="FILE", help="keep the whole cases of this file (default: DIRECTORY/bench.json), measure the others")  # fmt: skip
-    parser.add_argument("--merge", nargs="+", type=Path, metavar="FILE", help="measure nothing: one report of all these; of one file, its report again")  # fmt: skip
-    parser.add_argument("--output", type=Path, default=Path("bench-results"), metavar="DIRECTORY", help="(default: bench-results)")  # fmt: skip
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help="only these benches")
+    add("--quick", action="store_true", help="small and few: two minutes in all, and no promises")
+    add("--case", action="append", default=[], help="only this case, or e.g. '100 B*'; repeatable")
+    add("--subject", action="append", default=[], help="throughput: only this one, or e.g. 'ours*'; repeatable")
+    add("--rounds", type=_positive, help="how often each is measured (default: 1 to 5, by case)")
+    resume = "keep the whole cases of FILE (default: DIRECTORY/bench.json), measure the others"
+    add("--resume", nargs="?", type=Path, const=IN_DIRECTORY, metavar="FILE", help=resume)
+    merge = "measure nothing: one report of all these; of one file, its report once more"
+    add("--merge", nargs="+", type=Path, metavar="FILE", help=merge)
+    add("--output", type=Path, default=Path("bench-results"), metavar="DIRECTORY", help="(default: bench-results)")
     return parser
 
 
@@ -185,13 +191,20 @@ def _measure(
     console.print(f"{len(chosen)} cases of {', '.join(names)}: about {rough(expected_s(chosen))} on two quiet cores")
     for one in names:
         cases = [planned for planned in chosen if planned.bench == one]
-        console.print(f"  {one}: {len(cases)} cases, {rough(expected_s(cases))}: {escape(benches[one].what)}", style="dim")
+        console.print(
+            f"  {one}: {len(cases)} cases, {rough(expected_s(cases))}: {escape(benches[one].what)}", style="dim"
+        )
     console.print("Before each line below: the time gone, and what is left as far as one can tell.", style="dim")
     with Children() as children:
         for number, name in enumerate(names, 1):
             cases = [planned for planned in chosen if planned.bench == name]
             console.print(f"\n{name} ({number} of {len(names)}): {escape(benches[name].what)}", style="bold")
-            told = {"bench": name, "cases": [one.case for one in cases], "subjects": given.subject, "rounds": given.rounds}
+            told = {
+                "bench": name,
+                "cases": [one.case for one in cases],
+                "subjects": given.subject,
+                "rounds": given.rounds,
+            }
             command = [sys.executable, "-m", "tests.bench.part", benches[name].module, str(file)]
             timeout_s = HUNG_AFTER * expected_s(cases) + HUNG_AFTER_S
             why = children.run(command, json.dumps(told), timeout_s)
@@ -208,15 +221,15 @@ def _measure(
     return found, received
 
 
-def _finish(
-    console: Console, catalogue: _Catalogue, found: Results, file: Path, interrupted: int | None
-) -> int:
+def _finish(console: Console, catalogue: _Catalogue, found: Results, file: Path, interrupted: int | None) -> int:
     """Tables and page of all there is; the exit code."""
     found.write(file)
     judged = verdicts(catalogue.promises, found)
     page = write_page(found, judged, file.with_name("bench.html"))
     if interrupted is not None:
-        console.print(f"\nended by {signal.Signals(interrupted).name}: this is what was measured until then", style="bold")
+        console.print(
+            f"\nended by {signal.Signals(interrupted).name}: this is what was measured until then", style="bold"
+        )
     if judged:
         console.print(promise_table(judged))
     if len(found.runs) > 1:

@@ -1,4 +1,4 @@
-"""One bench in a process of its own: `python -m tests.bench.part MODULE FILE`, what to measure as JSON on the first line.
+"""One bench in a process of its own: `python -m tests.bench.part MODULE FILE`, told what to measure in a line of JSON.
 
 So a bench that dies, hangs or needs a lot of memory takes no other with it. It ends, with its servers, on SIGTERM, and
 when its standard input does, which happens when the process that started it dies.

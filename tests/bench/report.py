@@ -6,7 +6,7 @@ take; `promises()`; and `run(report)`, which measures those that the report take
     with report.case("100 B", rounds=5, against="Scala 0.8.2.2") as case:
         for _ in case.rounds():
             for subject in subjects:
-                case.sample(subject.name, "M/s", lambda: subject.measure(task))
+                case.sample(subject.name, "M/s", subject.measure, task)
 
 Each sample is in the file before the next one begins. A subject that fails is left out from then on, a case that fails
 is left, and the next one goes on.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -129,27 +129,27 @@ class CaseReport:
         self._failed_in_a_row = 0
 
     def rounds(self) -> Iterator[int]:
-        for self._round in range(1, self._found.rounds + 1):
-            self._this_round = 0
-            yield self._round
+        for number in range(1, self._found.rounds + 1):
+            self._round, self._this_round = number, 0
+            yield number
 
     def sample(
         self,
         subject: str,
         unit: str,
-        measure: Callable[[], float | Sample],
-        *,
+        measure: Callable[..., float | Sample],
+        *arguments: Any,
         more_is_better: bool = True,
         size: float | None = None,
     ) -> None:
-        """Measure once and keep it; nothing where this subject failed before."""
+        """Measure once, by `measure(*arguments)`, and keep it; nothing where this subject failed before."""
         measured = self._measured(subject, unit, more_is_better, size)
         if measured.failure:
             return
         at = "" if size is None else f" at {short(size)}"
         said = f"{self._found.case}, {self._round} of {self._found.rounds}: {subject}{at}"
         try:
-            found = measure()
+            found = measure(*arguments)
         except Exception as error:
             measured.failure = one_line(error)
             self._report.console.print(f"{escape(said)} failed: {escape(measured.failure)}", style="red")

@@ -50,7 +50,7 @@ class Measured:
 
 @dataclass
 class CaseFound:
-    """A case as one run found it. `against`: the subject ratios are formed to; `grows_by`: what sizes are counted in."""
+    """A case as one run found it. `against`: whom ratios are formed to; `grows_by`: what sizes are counted in."""
 
     bench: str
     case: str
@@ -106,7 +106,7 @@ class CaseFound:
         return sorted((size, samples) for size, samples in found if size is not None and samples)
 
     def slope(self, subject: str) -> float | None:
-        """Of the logarithms, by least squares through the medians: 0 is constant, 1 linear. None with fewer than two."""
+        """Of the logarithms, by least squares through the medians: 0 is constant, 1 linear; None without two."""
         points = self.points(subject)
         if len(points) < 2:
             return None
@@ -243,7 +243,9 @@ def new_run(arguments: Sequence[str], *, quick: bool, subjects: Sequence[str] = 
         "commit": _commit(),
     }
     began_text = began.isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
-    return Run(f"{began:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}", began_text, list(arguments), machine, quick, list(subjects))
+    return Run(
+        f"{began:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}", began_text, list(arguments), machine, quick, list(subjects)
+    )
 
 
 def _commit() -> str:

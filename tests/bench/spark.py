@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -31,7 +31,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 import pipeline
 from pipeline.tracker import Tracker
 from tests.bench.filling import fill
-from tests.bench.report import Measured, Report, Wanted
+from tests.bench.promises import AtLeast, Promise
+from tests.bench.report import Report, Sample
 from tests.spark.sessions import end, local_session
 from zkconsumer.testing.jars import jars_of
 from zkconsumer.testing.kafka import KafkaCluster
@@ -56,14 +57,15 @@ STARTS_WITHIN_S, READS_WITHIN_S = 60.0, 180.0
 
 @dataclass(frozen=True)
 class Size:
-    records: int = 3_000_000
-    rounds: int = 3
+    records: int = 2_000_000
     a_second: int = 20_000
     for_s: float = 10.0
     warms_up: bool = True
 
 
-QUICK = Size(records=120_000, rounds=1, a_second=5_000, for_s=3.0, warms_up=False)
+QUICK = Size(records=60_000, a_second=5_000, for_s=2.0, warms_up=False)
+ROUNDS = 5
+LATENCY_ROUNDS = 3  # of ten seconds and more each
 
 
 @dataclass(frozen=True)
@@ -72,27 +74,35 @@ class Case:
     subjects: Sequence[str]
     is_stream: bool
     to_parquet: bool
+    expected_s: float
 
 
 CASES = (
-    Case("batch, no-op sink", (CONNECTOR, BATCH), is_stream=False, to_parquet=False),
-    Case("batch, Parquet", (CONNECTOR, BATCH), is_stream=False, to_parquet=True),
-    Case("stream, no-op sink", STREAMS, is_stream=True, to_parquet=False),
-    Case("stream, Parquet", STREAMS, is_stream=True, to_parquet=True),
+    Case("batch, no-op sink", (CONNECTOR, BATCH), is_stream=False, to_parquet=False, expected_s=60),
+    Case("batch, Parquet", (CONNECTOR, BATCH), is_stream=False, to_parquet=True, expected_s=60),
+    Case("stream, no-op sink", STREAMS, is_stream=True, to_parquet=False, expected_s=140),
+    Case("stream, Parquet", STREAMS, is_stream=True, to_parquet=True, expected_s=170),
 )
 LATENCY = "latency"
+QUICK_CASES = (CASES[0], CASES[2])
 
 
-def promises() -> Iterator[Wanted]:
+def cases(*, quick: bool) -> Mapping[str, float]:
+    if quick:
+        return {case.name: 20.0 for case in QUICK_CASES} | {LATENCY: 25.0}
+    return {case.name: case.expected_s for case in CASES} | {LATENCY: 190.0}
+
+
+def promises() -> Iterator[Promise]:
     """At least as fast, to a sink that does nothing with the rows, and to Parquet."""
     for case in CASES:
-        yield Wanted(BENCH, case.name, GROUP if case.is_stream else BATCH, CONNECTOR, 1.0)
+        yield AtLeast(BENCH, case.name, GROUP if case.is_stream else BATCH, CONNECTOR, 1.0)
 
 
 def run(report: Report) -> None:
     size = QUICK if report.quick else Size()
     cases = [case for case in CASES if report.takes(case.name)]
-    report.progress(f"  Spark {MASTER}, Kafka 1.1.1, {PARTITIONS} partitions, records of 100 bytes")
+    report.progress(f"Spark {MASTER}, Kafka 1.1.1, {PARTITIONS} partitions, records of 100 bytes")
     with KafkaCluster(version="1.1.1", full_speed=True) as kafka, _session() as spark:
         if cases:
             kafka.create_topic("rows", partitions=PARTITIONS, message_format=2)
@@ -102,8 +112,6 @@ def run(report: Report) -> None:
         if report.takes(LATENCY):
             kafka.create_topic("steady", partitions=PARTITIONS, message_format=2)
             _measure_latency(report, _Reading(spark, kafka, "steady", 0), size)
-    if not report.quick:
-        report.want(*promises())
 
 
 @contextmanager
@@ -178,24 +186,19 @@ class _Reading:
 
 
 def _measure(report: Report, reading: _Reading, case: Case, size: Size) -> None:
-    rates: dict[str, list[float]] = {subject: [] for subject in case.subjects}
-    batches: dict[str, list[float]] = {subject: [] for subject in case.subjects}
     measure = _stream_rate if case.is_stream else _bounded_rate
-    for number in range(
-        0 if size.warms_up else 1, size.rounds + 1
-    ):  # the first one warms up: classes, compiled code, Python workers
-        for subject in case.subjects:
-            with tempfile.TemporaryDirectory() as directory:
-                rate, batch_s = measure(reading, subject, Path(directory), to_parquet=case.to_parquet)
-            of = f"{number} of {size.rounds}" if number else "warming up"
-            report.progress(f"  {case.name}, {of}: {subject} {rate:.3g} M/s")
-            if number:
-                rates[subject].append(rate)
-                batches[subject].append(batch_s)
-    for subject in case.subjects:
-        beside = {"s/batch": batches[subject]} if case.is_stream else {}
-        report.add(Measured(BENCH, case.name, subject, "M rows/s", rates[subject], beside=beside))
-    report.show_case(BENCH, case.name, CONNECTOR)
+
+    def once(subject: str) -> Sample:
+        with tempfile.TemporaryDirectory() as directory:
+            rate, batch_s = measure(reading, subject, Path(directory), to_parquet=case.to_parquet)
+        return Sample(rate, {"s/batch": batch_s} if case.is_stream else {})
+
+    with report.case(case.name, rounds=ROUNDS, against=CONNECTOR) as found:
+        for subject in case.subjects if size.warms_up else ():  # classes, compiled code, Python workers
+            report.progress(f"{case.name}, warming up: {subject} {once(subject).value:.3g} M rows/s")
+        for _ in found.rounds():
+            for subject in case.subjects:
+                found.sample(subject, "M rows/s", once, subject)
 
 
 def _bounded_rate(reading: _Reading, subject: str, directory: Path, *, to_parquet: bool) -> tuple[float, float]:
@@ -262,19 +265,19 @@ def _check(found: int, wanted: int) -> None:
 
 
 def _measure_latency(report: Report, reading: _Reading, size: Size) -> None:
-    ages: dict[str, list[float]] = {subject: [] for subject in STREAMS}
-    for number in range(1, size.rounds + 1):
-        for subject in STREAMS:
-            with tempfile.TemporaryDirectory() as directory:
-                age_ms = _latency_ms(replace(reading, start="latest"), subject, Path(directory), size)
-            report.progress(f"  {LATENCY}, {number} of {size.rounds}: {subject} {age_ms:.0f} ms")
-            ages[subject].append(age_ms)
-    for subject in STREAMS:
-        report.add(Measured(BENCH, LATENCY, subject, "ms", ages[subject], more_is_better=False))
-    report.show_case(BENCH, LATENCY, CONNECTOR)
+    def once(subject: str) -> Sample:
+        with tempfile.TemporaryDirectory() as directory:
+            ages_ms = _latencies_ms(replace(reading, start="latest"), subject, Path(directory), size)
+        return Sample(statistics.median(ages_ms), {"oldest, ms": max(ages_ms), "batches": len(ages_ms)})
+
+    with report.case(LATENCY, rounds=LATENCY_ROUNDS, against=CONNECTOR) as found:
+        for _ in found.rounds():
+            for subject in STREAMS:
+                found.sample(subject, "ms", once, subject, more_is_better=False)
 
 
-def _latency_ms(reading: _Reading, subject: str, directory: Path, size: Size) -> float:
+def _latencies_ms(reading: _Reading, subject: str, directory: Path, size: Size) -> list[float]:
+    """Of each batch, the age of its median record."""
     ages_ms: list[float] = []
     has_seen_enough, is_idle = threading.Event(), threading.Event()
 
@@ -304,7 +307,7 @@ def _latency_ms(reading: _Reading, subject: str, directory: Path, size: Size) ->
             query.stop()
         if error := query.exception():
             raise RuntimeError(str(error))
-    return statistics.median(ages_ms)
+    return ages_ms
 
 
 @contextmanager
@@ -342,4 +345,4 @@ def _wait_for(condition: Callable[[], bool]) -> None:
         waiting.wait(0.05)
 
 
-__all__ = ["promises", "run"]
+__all__ = ["cases", "promises", "run"]
