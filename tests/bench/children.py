@@ -17,7 +17,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 ENDS_WITHIN_S = 90.0  # servers, Spark and groups are shut down in order
-ORPHANS_END_WITHIN_S = 15.0
+ORPHANS_END_WITHIN_S = 5.0
 LOOK_EVERY_S = 0.2
 PR_SET_CHILD_SUBREAPER = 36
 

@@ -58,8 +58,8 @@ def _introduction(results: Results) -> str:
     sizes = " Quick sizes: too small for figures to mean much." if results.quick else ""
     return (
         f"<p>Measured with <code>make bench</code> on {_text(words)}.{sizes} Medians, with least and most. "
-        "All subjects of a case were measured in turn, round by round, on the same servers, and ratios are formed round "
-        "by round: <b>×</b> over 1 is better than the one compared with, whatever is measured.</p>"
+        "All subjects of a case were measured in turn, round by round, on the same servers, and ratios are formed "
+        "round by round: <b>×</b> over 1 is better than the one compared with, whatever is measured.</p>"
     )
 
 
@@ -232,10 +232,10 @@ def _table(case: CaseFound, results: Results) -> str:
     columns = [*([case.grows_by] if by_size else []), case.measured[0].unit, "least–most"]
     columns += [*([f"× {case.against}", "least–most"] if case.against else []), *beside]
     head = "".join(f"<th class=n>{_text(column)}" for column in columns)
-    rows = "".join(
-        f"<tr><td>{_text(one.subject)}{''.join(f'<td class=n>{_text(cell)}' for cell in _cells(case, one, by_size, beside))}"
-        for one in case.measured
-    )
+    rows = ""
+    for one in case.measured:
+        cells = "".join(f"<td class=n>{_text(cell)}" for cell in _cells(case, one, by_size, beside))
+        rows += f"<tr><td>{_text(one.subject)}{cells}"
     notes = [f"{_rounds(case.whole_rounds)}", note_of(case, results), case.failure and f"failed: {case.failure}"]
     said = _text("; ".join(note for note in notes if note))
     summary = f"<summary>{_text(case.case)}: figures ({said})</summary>"
