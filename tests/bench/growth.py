@@ -27,7 +27,7 @@ from zkconsumer.testing.kafka import KafkaCluster
 
 BENCH = "growth"
 READ = "ours, value read"
-ROUNDS = 5
+ROUNDS, REBALANCE_ROUNDS = 5, 3
 RECORDS = 2_000_000
 FLAT, LINEAR = 0.35, 1.1  # of a cost that should not grow at all: threads that take turns are not quite free
 
@@ -55,33 +55,33 @@ class ByRebalance(NamedTuple):
 
 RECORD_CASES = (
     ByRecord(
-        "a record, by partitions", "partitions", (1, 4, 16, 64), (1, 16), int, lambda task, _: task, True, 90
+        "a record, by partitions", "partitions", (1, 4, 16, 64), (1, 16), int, lambda task, _: task, True, 60
     ),
     ByRecord(
         "a record, by streams", "streams", (1, 4, 16), (1, 16), lambda _: 16,
-        lambda task, size: task._replace(streams=int(size)), True, 40,
+        lambda task, size: task._replace(streams=int(size)), True, 30,
     ),
     ByRecord(
         "a record, by members", "members", (1, 4, 16), (1, 4), lambda _: 16,
-        lambda task, size: task._replace(members=int(size)), True, 60,
+        lambda task, size: task._replace(members=int(size)), True, 50,
     ),
     ByRecord(
         "all records, by their number", "records", tuple(RECORDS * part for part in (0.125, 0.25, 0.5, 1)),
-        (40_000, 160_000), lambda _: 1, lambda task, size: task._replace(records=int(size)), False, 45,
+        (40_000, 160_000), lambda _: 1, lambda task, size: task._replace(records=int(size)), False, 30,
     ),
 )  # fmt: skip
 REBALANCE_CASES = (
     ByRebalance(
         "a rebalance of 4 members, by partitions", "partitions",
-        tuple(Size(4, partitions) for partitions in (64, 256, 1024)), (), 110,
+        tuple(Size(4, partitions) for partitions in (64, 256, 1024)), (), 85,
     ),
     ByRebalance(
         "a rebalance of 64 partitions, by members", "members",
-        tuple(Size(members, 64) for members in (2, 4, 8, 16)), (Size(2, 64), Size(4, 64)), 130,
+        tuple(Size(members, 64) for members in (2, 4, 8, 16)), (Size(2, 64), Size(4, 64)), 115,
     ),
     ByRebalance(
         "a rebalance of 4 members, by streams", "streams",
-        tuple(Size(4, 64, streams) for streams in (1, 4, 16)), (), 100,
+        tuple(Size(4, 64, streams) for streams in (1, 4, 16)), (), 85,
     ),
 )  # fmt: skip
 
@@ -150,7 +150,7 @@ def _rebalances(report: Report, kafka: KafkaCluster, cases: Sequence[ByRebalance
     connect = kafka.zookeeper_connect
     with settle.sides(connect, settle.SHORT_BACKOFF) as both:
         for case in cases:
-            with report.case(case.name, rounds=ROUNDS, against=settle.SCALA, grows_by=case.grows_by) as found:
+            with report.case(case.name, rounds=REBALANCE_ROUNDS, against=settle.SCALA, grows_by=case.grows_by) as found:
                 for _ in found.rounds():
                     for size in sizes_of[case.name]:
                         for side in both:

@@ -20,14 +20,14 @@ SIZES = {
     "2 members, one topic with 100,000 partitions": (2, 1, 100_000),  # the most moves a newcomer can cause
 }
 QUICK = {"100 members, 10 topics with 100 partitions each": (100, 10, 100)}
-ROUNDS = 5
+ROUNDS = 3
 SUBJECTS = [name for name in STRATEGIES if name != "broadcast"]  # which lists everything for everybody: refused
 ALL = "all of them"
 INSTANT_S = 1.0
 
 
 def cases(*, quick: bool) -> Mapping[str, float]:
-    return dict.fromkeys(QUICK, 2.0) if quick else dict.fromkeys(SIZES, 45.0)
+    return dict.fromkeys(QUICK, 2.0) if quick else dict.fromkeys(SIZES, 28.0)
 
 
 def promises() -> Iterator[Promise]:

@@ -32,7 +32,7 @@ from zkconsumer.zookeeper import ZooKeeper
 BENCH = "tools"
 TOPICS, PARTITIONS = 100, 100  # partitions each: 10,000
 QUICK_TOPICS, QUICK_PARTITIONS = 4, 50
-ROUNDS = 3  # the real ones take a minute a round
+ROUNDS = 3  # the real ones take a minute each time
 A_FEW_SECONDS_S = 5.0
 OURS, REAL = "ours", "real"
 GROUP, MEMBERS = "group1", 10
@@ -61,10 +61,10 @@ class Tool:
 
 
 EXPECTED_S = {  # the first with the making of all partitions
-    "offset-checker": 220.0,
+    "offset-checker": 190.0,
     "verify-rebalance": 15.0,
     "export-zk-offsets": 18.0,
-    "groups describe": 150.0,
+    "groups describe": 145.0,
     "doctor": 10.0,
     "snapshot save": 12.0,
 }
@@ -72,7 +72,7 @@ WITHOUT_A_REAL_ONE = ("doctor", "snapshot save")
 
 
 def cases(*, quick: bool) -> Mapping[str, float]:
-    return dict.fromkeys(EXPECTED_S, 4.0) if quick else EXPECTED_S
+    return dict.fromkeys(EXPECTED_S, 3.0) if quick else EXPECTED_S
 
 
 def promises() -> Iterator[Promise]:
