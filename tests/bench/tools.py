@@ -32,7 +32,7 @@ from zkconsumer.zookeeper import ZooKeeper
 BENCH = "tools"
 TOPICS, PARTITIONS = 100, 100  # partitions each: 10,000
 QUICK_TOPICS, QUICK_PARTITIONS = 4, 50
-ROUNDS = 3  # the real ones take a minute each time
+ROUNDS = 2  # the real ones take a minute each time
 A_FEW_SECONDS_S = 5.0
 OURS, REAL = "ours", "real"
 GROUP, MEMBERS = "group1", 10
@@ -61,10 +61,10 @@ class Tool:
 
 
 EXPECTED_S = {  # the first with the making of all partitions
-    "offset-checker": 190.0,
+    "offset-checker": 165.0,
     "verify-rebalance": 15.0,
     "export-zk-offsets": 18.0,
-    "groups describe": 145.0,
+    "groups describe": 100.0,
     "doctor": 10.0,
     "snapshot save": 12.0,
 }
