@@ -52,7 +52,7 @@ class Children:
                 command,
                 stdin=subprocess.PIPE,
                 text=True,
-                env=os.environ | {"TMPDIR": str(directory)},
+                env=os.environ | {"TMPDIR": str(directory), "SPARK_LOCAL_DIRS": str(directory)},
                 start_new_session=True,  # Ctrl-C in a terminal comes by us
             )
             return self._wait(self._process, told, timeout_s)

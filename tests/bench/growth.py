@@ -162,6 +162,7 @@ def _rebalances(report: Report, kafka: KafkaCluster, cases: Sequence[ByRebalance
                                 side,
                                 size,
                                 size.members - 1,
+                                settle.steady_s(report),
                                 more_is_better=False,
                                 size=float(getattr(size, case.grows_by)),
                             )

@@ -42,6 +42,7 @@ ROUNDS = 5
 SHORT_BACKOFF = {"rebalance.backoff.ms": "100", "rebalance.max.retries": "200"}
 DEFAULT_BACKOFF = {"rebalance.max.retries": "20"}  # 4 by default, too few for either of them to settle surely
 STEADY_S, STEADY_WITH_DEFAULT_S = 1.5, 2.5  # that no owner changes; longer than a member waits after a collision
+STEADY_QUICK_S = 0.5  # where the figure does not matter
 LOOK_EVERY_S = 0.05
 TIMEOUT_S = 120.0
 
@@ -97,7 +98,7 @@ def run(report: Report) -> None:
         if sizes:
             with sides(kafka.zookeeper_connect, SHORT_BACKOFF) as both:
                 for size in sizes:
-                    _measure(report, kafka.zookeeper_connect, both, size, size.case, STEADY_S)
+                    _measure(report, kafka.zookeeper_connect, both, size, size.case, steady_s(report))
         for size in also:
             with sides(kafka.zookeeper_connect, DEFAULT_BACKOFF) as both:
                 _measure(report, kafka.zookeeper_connect, both, size, WITH_DEFAULT, STEADY_WITH_DEFAULT_S)
@@ -110,7 +111,11 @@ def _measure(report: Report, connect: str, both: Sequence[Side], size: Size, cas
                 found.sample(side.name, "s", seconds_to_settle, connect, side, size, 0, steady_s, more_is_better=False)
 
 
-def seconds_to_settle(connect: str, side: Side, size: Size, there_before: int = 0, steady_s: float = STEADY_S) -> float:
+def steady_s(report: Report) -> float:
+    return STEADY_QUICK_S if report.quick else STEADY_S
+
+
+def seconds_to_settle(connect: str, side: Side, size: Size, there_before: int, steady_s: float) -> float:
     """Of a group that never was before, or, if some members are there before, of that group when the others come."""
     group, topic = f"settle-{time.monotonic_ns()}", topic_of(size.partitions)
     with _client(connect) as client:
@@ -191,7 +196,7 @@ def sides(connect: str, settings: dict[str, str]) -> Iterator[list[Side]]:
             both.append(Side(name, process))
         smallest = Size(4, min(_partitions(connect)))
         for side in both:
-            seconds_to_settle(connect, side, smallest)
+            seconds_to_settle(connect, side, smallest, 0, STEADY_QUICK_S)
         yield both
 
 

@@ -29,6 +29,7 @@ from pyspark.sql.functions import percentile_approx, unix_millis
 from pyspark.sql.streaming.query import StreamingQuery
 
 import pipeline
+from pipeline.judging import LOG_FILE
 from pipeline.tracker import Tracker
 from tests.bench.filling import fill
 from tests.bench.promises import AtLeast, Promise
@@ -47,6 +48,7 @@ CONNECTOR, GROUP, RECEIVERS, WRITE_AHEAD = (
 )
 BATCH = "ours, batch mode"
 STREAMS = (CONNECTOR, GROUP, RECEIVERS, WRITE_AHEAD)
+QUICK_LATENCY = (CONNECTOR, GROUP)
 COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 BATCHES = 6
@@ -120,7 +122,9 @@ def run(report: Report) -> None:
 @contextmanager
 def _session() -> Iterator[SparkSession]:
     jars = ",".join(map(str, jars_of(JARS)))
-    spark = local_session(MASTER, **{"spark.jars": jars, "spark.driver.memory": "2g"})
+    quietly = f"-Dlog4j2.configurationFile={LOG_FILE.as_uri()}"
+    own = {"spark.jars": jars, "spark.driver.memory": "2g", "spark.driver.extraJavaOptions": quietly}
+    spark = local_session(MASTER, **own)
     try:
         pipeline.register(spark)
         yield spark
@@ -279,7 +283,7 @@ def _measure_latency(report: Report, reading: _Reading, size: Size) -> None:
 
     with report.case(LATENCY, rounds=STREAM_ROUNDS, against=CONNECTOR) as found:
         for _ in found.rounds():
-            for subject in STREAMS:
+            for subject in QUICK_LATENCY if report.quick else STREAMS:
                 found.sample(subject, "ms", once, subject, more_is_better=False)
 
 

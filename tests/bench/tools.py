@@ -37,7 +37,7 @@ A_FEW_SECONDS_S = 5.0
 OURS, REAL = "ours", "real"
 GROUP, MEMBERS = "group1", 10
 VERSION = "1.1.1"
-BROKERS = 3
+BROKERS, QUICK_BROKERS = 3, 1
 HEAP_MB = 1024  # with that of a test broker it collects garbage most of the time
 SETTINGS = {
     "zookeeper.session.timeout.ms": "60000",  # one that is lost makes leaders move, for all partitions
@@ -84,12 +84,13 @@ def promises() -> Iterator[Promise]:
 
 def run(report: Report) -> None:
     topics, partitions = (QUICK_TOPICS, QUICK_PARTITIONS) if report.quick else (TOPICS, PARTITIONS)
+    brokers = QUICK_BROKERS if report.quick else BROKERS
     names = [f"topic-{number}" for number in range(topics)]
     with (
         tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory,
         ZooKeeperServer() as zookeeper,
         KafkaCluster(
-            version=VERSION, brokers=BROKERS, zookeeper=zookeeper, settings=SETTINGS, full_speed=True, heap_mb=HEAP_MB
+            version=VERSION, brokers=brokers, zookeeper=zookeeper, settings=SETTINGS, full_speed=True, heap_mb=HEAP_MB
         ) as kafka,
         ZooKeeper(
             kafka.zookeeper_connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
@@ -99,7 +100,7 @@ def run(report: Report) -> None:
             # While the brokers have nothing else to do.
             connections.coordinator(parse_bootstrap(kafka.bootstrap_servers), GROUP, wait_s=BROKER_TIMEOUT_S)
             report.progress(f"making {topics} topics with {partitions} partitions each")
-            _make_topics(client, names, partitions, report.progress)
+            _make_topics(client, names, partitions, brokers, report.progress)
             _await_logs(connections, kafka, set(names), partitions, report.progress)
         report.progress(f"making a group of {MEMBERS} members")
         _make_group(client, names, partitions)
@@ -188,7 +189,9 @@ def _check(tool: Tool, text: str, partitions: int) -> None:
 # --- what is looked at ---
 
 
-def _make_topics(client: ZooKeeper, topics: Sequence[str], partitions: int, progress: Callable[[str], None]) -> None:
+def _make_topics(
+    client: ZooKeeper, topics: Sequence[str], partitions: int, brokers: int, progress: Callable[[str], None]
+) -> None:
     """All at once, as the controller sees it: one after the other, it would tell all brokers of all a hundred times."""
     listed = ",".join(f'"{number}":[0]' for number in range(partitions))
     nodes = {}
@@ -197,7 +200,7 @@ def _make_topics(client: ZooKeeper, topics: Sequence[str], partitions: int, prog
         nodes[f"/config/topics/{topic}"] = SMALL_INDEX
     snapshot = Snapshot("bench", "", "", {path: Node(path, data) for path, data in nodes.items()})
     # Loading spreads them over the brokers.
-    plan = plan_load(snapshot, Target("here", dict.fromkeys(range(BROKERS), ""), {}, {}), Wishes())
+    plan = plan_load(snapshot, Target("here", dict.fromkeys(range(brokers), ""), {}, {}), Wishes())
     carry_out(plan, client)
     _until_none_is_left("without a leader", lambda: without_leader(plan, client), progress)
 
