@@ -89,10 +89,10 @@ def _promises(judged: Sequence[Verdict]) -> str:
 def _runs(results: Results) -> str:
     head = "<tr><th>run<th>began<th class=n>cases<th>commit<th class=n>load at its start<th>ended<th>with"
     rows = []
-    for run in results.runs:
+    for number, run in enumerate(results.runs, 1):
         cases, load = sum(case.run == run.id for case in results.cases), run.machine.get("load", 0)
         rows.append(
-            f"<tr><td>{run.id}<td>{run.began}<td class=n>{cases}<td>{_text(str(run.machine.get('commit')))}"
+            f"<tr><td>{number}<td>{run.began}<td class=n>{cases}<td>{_text(str(run.machine.get('commit')))}"
             f"<td class=n>{load:.1f}<td>{_text(run.ended or '–')}<td><code>{_text(' '.join(run.arguments))}</code>"
         )
     return f"<h2>Runs</h2><table>{head}{''.join(rows)}</table>"

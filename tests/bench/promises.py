@@ -142,7 +142,7 @@ def note_of(found: CaseFound, results: Results) -> str:
     if not found.is_whole and found.whole_rounds < found.rounds:
         notes.append(f"{found.whole_rounds} of {found.rounds} rounds")
     if len(results.runs) > 1:
-        notes.append(f"run {found.run}")
+        notes.append(f"run {results.number_of(found)}")
     return ", ".join(notes)
 
 

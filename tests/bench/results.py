@@ -160,6 +160,10 @@ class Results:
     def run_of(self, found: CaseFound) -> Run:
         return next(run for run in self.runs if run.id == found.run)
 
+    def number_of(self, found: CaseFound) -> int:
+        """Its run's, from 1, as the runs are listed."""
+        return self.runs.index(self.run_of(found)) + 1
+
     def find(self, bench: str, case: str) -> CaseFound | None:
         return next((one for one in self.cases if one.key == (bench, case)), None)
 

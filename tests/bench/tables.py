@@ -39,6 +39,7 @@ def case_table(found: CaseFound, results: Results) -> RenderableType:
         slopes = [(subject, found.slope(subject)) for subject in found.subjects]
         said = [f"{subject} {slope:.2f}" for subject, slope in slopes if slope is not None]
         lines.append(Text(f"slopes (0 constant, 1 linear): {', '.join(said)}"))
+    lines += [Text(f"{one.subject} failed: {one.failure}", style="red") for one in found.measured if one.failure]
     return Group(*lines)
 
 
@@ -46,7 +47,7 @@ def _row(found: CaseFound, one: Measured, by_size: bool, beside: Sequence[str]) 
     size = [short(one.size) if one.size is not None else ""] if by_size else []
     samples = there(one.samples)
     if not samples:
-        return [escape(one.subject), *size, f"failed: {escape(one.failure)}" if one.failure else ""]
+        return [escape(one.subject), *size, "failed"]
     cells = [short(statistics.median(samples)), spread(samples)]
     if found.against:
         ratios = found.ratios(one.subject, found.against, size=one.size)
@@ -72,11 +73,13 @@ def runs_table(results: Results) -> Table:
     table = Table(title="runs these figures are of; ratios are formed within one", title_justify="left")
     for column in ("run", "began", "cases", "commit", "load", "ended", "with"):
         table.add_column(column)
-    for run in results.runs:
+    for number, run in enumerate(results.runs, 1):
         cases = sum(case.run == run.id for case in results.cases)
         machine = run.machine
         load, commit = f"{machine.get('load', 0):.1f}", str(machine.get("commit", ""))
-        table.add_row(run.id, run.began, str(cases), commit, load, run.ended or "–", escape(" ".join(run.arguments)))
+        table.add_row(
+            str(number), run.began, str(cases), commit, load, run.ended or "–", escape(" ".join(run.arguments))
+        )
     return table
 
 

@@ -200,7 +200,7 @@ def test_merged_figures_say_which_run_they_are_of() -> None:
 
     notes = [one.note for one in verdicts([AtLeast("b", name, "fast", "slow", 1) for name in "cd"], merged)]
 
-    assert notes == ["run first", "run second"]
+    assert notes == ["run 1", "run 2"]
 
 
 def test_quick_and_full_runs_are_not_merged() -> None:
