@@ -16,7 +16,7 @@ from rich.console import Console
 
 from study.assignors import Assignor
 from study.plan import NEWCOMER, STRATEGIES, Group, plan
-from study.plan_input import expanded, from_flags, from_toml, from_zookeeper
+from study.plan_input import check_subscription, expanded, from_flags, from_toml, from_zookeeper
 from study.plan_output import as_json, print_tables
 from study.plan_own import own_strategy
 from study.plan_picture import as_svg
@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help=f"only these, of: {', '.join(STRATEGIES)}; also a beginning; or your own as module:callable",
     )
-    parser.add_argument("--join", metavar="NAME[=…]", help="who joins (default: one like the first member)")
+    parser.add_argument(
+        "--join", metavar="NAME[=…]", help="who joins (default: one like the first member); topics as for --member"
+    )
     parser.add_argument("--leave", metavar="NAME", help="who leaves (default: the last member)")
     parser.add_argument("--detailed", action="store_true", help="who gets what, also if it is long")
     parser.add_argument("--json", action="store_true", help="everything, for programs")
@@ -102,6 +104,8 @@ def _group(arguments: argparse.Namespace) -> Group:
         raise IllegalArgumentException(
             "say where the group comes from: --topic and --member, or --file, or --zookeeper with --group"
         )
+    if arguments.group and arguments.zookeeper is None:
+        raise IllegalArgumentException("--group needs --zookeeper: where does this group live?")
     if arguments.file is not None:
         return from_toml(arguments.file)
     if arguments.zookeeper is not None:
@@ -123,7 +127,10 @@ def _newcomer(group: Group, wanted: str | None) -> tuple[str, Mapping[str, int]]
         while name in group.members:
             name += "+"
         return name, next(iter(group.members.values()))
-    name, threads = expanded(wanted, group.topics)[0]
+    (name, threads), *others = expanded(wanted, group.topics) or [("", {})]
+    if others or not name:
+        raise IllegalArgumentException(f"--join {wanted}: one member joins, not {len(others) + bool(name)}")
+    check_subscription(name, threads, group.topics)
     if name in group.members:
         raise IllegalArgumentException(f"--join {name}: it is a member already")
     return name, threads
