@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -105,6 +108,32 @@ def test_a_strategy_of_ones_own(
         assert main([*group, "--strategy", name]) == 1
         error = capsys.readouterr().err
         assert complaint in error and error.count("\n") == 1
+
+
+def test_ctrl_c_ends_it_without_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "own_slow.py").write_text(
+        "import signal, sys, time\n"
+        "def assign(partitions, members):\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in what a shell starts with &
+        "    print('begun', file=sys.stderr, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    command = [sys.executable, "-m", "zkconsumer", "plan", "--topic", "t=3", "--member", "a"]
+    with subprocess.Popen(
+        [*command, "--strategy", "own_slow:assign"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr and process.stderr.readline() == "begun\n"
+            process.send_signal(signal.SIGINT)
+            out, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
+
+    assert (process.returncode, out, error) == (130, "", "")
 
 
 @pytest.mark.parametrize(
