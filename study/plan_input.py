@@ -1,4 +1,4 @@
-"""Where the group of `zkconsumer plan` comes from: flags, a TOML file, or a living group in ZooKeeper."""
+"""Where the group of `zkconsumer plan` comes from: flags, a TOML file, or a living group in ZooKeeper or Kafka."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fetcher.admin import BrokerConnections
+from fetcher.structs import Broker
 from study.plan import Group
 from zkconsumer.cluster_view import ClusterView
 from zkconsumer.emulation import emulation
 from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.groups.cluster import BrokerCluster
+from zkconsumer.groups.kafka_group import KafkaGroups
 from zkconsumer.paths import GroupPaths
 from zkconsumer.zookeeper import ZooKeeper
 
@@ -77,6 +81,23 @@ def from_zookeeper(connect: str, group: str) -> Group:
         for thread in ids:
             threads[thread.consumer_id][topic] = threads[thread.consumer_id].get(topic, 0) + 1
     return Group({topic: len(numbers) for topic, numbers in context.partitions_for_topic.items()}, threads)
+
+
+def from_kafka(bootstrap: Sequence[Broker], group: str) -> Group:
+    """A living group of new consumers, by their ids at the coordinator. One thread each."""
+    with BrokerConnections() as connections:
+        cluster = BrokerCluster(connections, bootstrap)
+        living = KafkaGroups(connections, cluster.brokers()).describe(group)
+        where = ",".join(broker.address for broker in bootstrap)
+        if not living.members:
+            raise IllegalArgumentException(f"group {group} has no members in Kafka at {where}")
+        members = {member.consumer_id: dict.fromkeys(member.topics, 1) for member in living.members}
+        if not any(members.values()):
+            raise IllegalArgumentException(
+                f"group {group} in Kafka at {where} is {living.state}: what its members subscribe to is not known"
+            )
+        wanted = sorted({topic for topics in members.values() for topic in topics})
+        return Group({topic: len(numbers) for topic, numbers in cluster.partitions_of(wanted).items()}, members)
 
 
 def expanded(text: str, topics: Iterable[str]) -> list[tuple[str, dict[str, int]]]:
