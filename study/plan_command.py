@@ -1,6 +1,6 @@
 """Show who gets which partitions under each strategy, old and new, and how many move when a member joins or leaves.
 
-The group comes from flags, from a TOML file, or from ZooKeeper, where a group of old consumers lives.
+The group comes from flags, from a TOML file, or from where it lives: ZooKeeper or Kafka.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rich.console import Console
 
 from study.assignors import Assignor
 from study.plan import NEWCOMER, STRATEGIES, Group, plan
-from study.plan_input import expanded, from_flags, from_toml, from_zookeeper
+from study.plan_input import check_subscription, expanded, from_flags, from_kafka, from_toml, from_zookeeper
 from study.plan_output import as_json, print_tables
 from study.plan_own import own_strategy
 from study.plan_picture import as_svg
-from zkconsumer.commands.options import fill_in_servers
+from zkconsumer.commands.options import bootstrap_servers, zookeeper_connect
 from zkconsumer.errors import IllegalArgumentException
 
 EXAMPLES = """\
@@ -28,7 +28,8 @@ EXAMPLES = """\
   zkconsumer plan --topic t1=5 --topic t2=7 --member a=t1:2,t2 --member b=t2 --strategy range --strategy sticky
   zkconsumer plan --file group.toml --leave c3 --picture plan.svg
   zkconsumer plan --topic orders=12 --member c*4 --strategy sticky --strategy my_module:assign
-  zkconsumer plan --zookeeper 127.0.0.1:2181/kafka --group billing --json"""
+  zkconsumer plan --zookeeper 127.0.0.1:2181/kafka --group billing --json
+  zkconsumer plan --bootstrap-server 127.0.0.1:9092 --group billing --leave consumer-1-8d0ecf26"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--zookeeper", metavar="HOST:PORT[/CHROOT]", help="with --group: a living group of old consumers"
     )
+    source.add_argument("--bootstrap-server", metavar="HOST:PORT,…", help="with --group: one of new consumers")
     source.add_argument("--group", metavar="NAME")
     parser.add_argument(
         "--strategy",
@@ -52,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help=f"only these, of: {', '.join(STRATEGIES)}; also a beginning; or your own as module:callable",
     )
-    parser.add_argument("--join", metavar="NAME[=…]", help="who joins (default: one like the first member)")
+    parser.add_argument(
+        "--join", metavar="NAME[=…]", help="who joins (default: one like the first member); topics as for --member"
+    )
     parser.add_argument("--leave", metavar="NAME", help="who leaves (default: the last member)")
     parser.add_argument("--detailed", action="store_true", help="who gets what, also if it is long")
     parser.add_argument("--json", action="store_true", help="everything, for programs")
@@ -99,19 +103,32 @@ def _undisturbed() -> Iterator[None]:
 
 def _group(arguments: argparse.Namespace) -> Group:
     flags = bool(arguments.topic or arguments.member)
-    if arguments.group:
-        fill_in_servers(arguments, zookeeper="zookeeper")
-    if sum([flags, arguments.file is not None, arguments.zookeeper is not None]) != 1:
+    servers = arguments.zookeeper is not None or arguments.bootstrap_server is not None
+    if sum([flags, arguments.file is not None, servers or arguments.group is not None]) != 1:
         raise IllegalArgumentException(
-            "say where the group comes from: --topic and --member, or --file, or --zookeeper with --group"
+            "say where the group comes from: --topic and --member, or --file, or --group with --zookeeper or"
+            " --bootstrap-server"
         )
     if arguments.file is not None:
         return from_toml(arguments.file)
-    if arguments.zookeeper is not None:
-        if not arguments.group:
-            raise IllegalArgumentException("--zookeeper needs --group: which group there?")
-        return from_zookeeper(arguments.zookeeper, arguments.group)
-    return from_flags(arguments.topic, arguments.member)
+    if flags:
+        return from_flags(arguments.topic, arguments.member)
+    if arguments.group is None:
+        raise IllegalArgumentException("--zookeeper and --bootstrap-server need --group: which group there?")
+    return _living(arguments)
+
+
+def _living(arguments: argparse.Namespace) -> Group:
+    """From the server that was named, else from those of the config file, ZooKeeper first."""
+    if arguments.zookeeper is not None and arguments.bootstrap_server is not None:
+        raise IllegalArgumentException("a group lives at --zookeeper or at --bootstrap-server: give one of them")
+    connect = None if arguments.bootstrap_server is not None else zookeeper_connect(arguments)
+    bootstrap = bootstrap_servers(arguments)
+    if connect is not None:
+        return from_zookeeper(connect, arguments.group)
+    if bootstrap is None:
+        raise IllegalArgumentException("where does the group live? Give --zookeeper, --bootstrap-server, or --config")
+    return from_kafka(bootstrap, arguments.group)
 
 
 def _leaver(group: Group, wanted: str | None) -> str:
@@ -126,7 +143,10 @@ def _newcomer(group: Group, wanted: str | None) -> tuple[str, Mapping[str, int]]
         while name in group.members:
             name += "+"
         return name, next(iter(group.members.values()))
-    name, threads = expanded(wanted, group.topics)[0]
+    (name, threads), *others = expanded(wanted, group.topics) or [("", {})]
+    if others or not name:
+        raise IllegalArgumentException(f"--join {wanted}: one member joins, not {len(others) + bool(name)}")
+    check_subscription(name, threads, group.topics)
     if name in group.members:
         raise IllegalArgumentException(f"--join {name}: it is a member already")
     return name, threads

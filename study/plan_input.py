@@ -1,4 +1,4 @@
-"""Where the group of `zkconsumer plan` comes from: flags, a TOML file, or a living group in ZooKeeper."""
+"""Where the group of `zkconsumer plan` comes from: flags, a TOML file, or a living group in ZooKeeper or Kafka."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fetcher.admin import BrokerConnections
+from fetcher.structs import Broker
 from study.plan import Group
 from zkconsumer.cluster_view import ClusterView
 from zkconsumer.emulation import emulation
 from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.groups.cluster import BrokerCluster
+from zkconsumer.groups.kafka_group import KafkaGroups
 from zkconsumer.paths import GroupPaths
 from zkconsumer.zookeeper import ZooKeeper
 
 TIMEOUT_MS = 6000
+MOST_MEMBERS, MOST_PARTITIONS = 100_000, 10_000_000  # what fits into memory; a hundred times what anybody has
 
 
 def from_flags(topics: Sequence[str], members: Sequence[str]) -> Group:
     """`orders=12` and `c1`, `c1=orders:2,clicks`; a member without topics has all. `c*20`: c0 to c19."""
-    counts = dict(_topic(text) for text in topics)
+    counts: dict[str, int] = {}
+    for topic, count in map(_topic, topics):
+        if topic in counts:
+            raise IllegalArgumentException(f"topic {topic} is given twice: --topic once for each")
+        counts[topic] = count
     named: dict[str, Mapping[str, int]] = {}
     for text in members:
         for name, threads in expanded(text, counts):
@@ -39,6 +48,9 @@ def from_toml(path: Path) -> Group:
     if unknown:
         raise IllegalArgumentException(f"{path}: {unknown[0]} is unknown, there are [topics] and [members]")
     topics, members = data.get("topics", {}), data.get("members", {})
+    for name, table in (("topics", topics), ("members", members)):
+        if not isinstance(table, dict):
+            raise IllegalArgumentException(f"{path}: {name} should be a table, begun by a line [{name}]")
     for topic, count in topics.items():
         if not _is_count(count):
             raise IllegalArgumentException(
@@ -46,7 +58,8 @@ def from_toml(path: Path) -> Group:
             )
     named = {}
     for name, wanted in members.items():
-        threads = dict.fromkeys(wanted, 1) if isinstance(wanted, list) else wanted
+        is_list = isinstance(wanted, list) and all(isinstance(topic, str) for topic in wanted)
+        threads = dict.fromkeys(wanted, 1) if is_list else wanted
         if not isinstance(threads, dict) or not all(_is_count(n) and n for n in threads.values()):
             raise IllegalArgumentException(
                 f"{path}: members.{name} should be a list of topics, or a table of threads such as {{ orders = 2 }}"
@@ -70,13 +83,32 @@ def from_zookeeper(connect: str, group: str) -> Group:
     return Group({topic: len(numbers) for topic, numbers in context.partitions_for_topic.items()}, threads)
 
 
+def from_kafka(bootstrap: Sequence[Broker], group: str) -> Group:
+    """A living group of new consumers, by their ids at the coordinator. One thread each."""
+    with BrokerConnections() as connections:
+        cluster = BrokerCluster(connections, bootstrap)
+        living = KafkaGroups(connections, cluster.brokers()).describe(group)
+        where = ",".join(broker.address for broker in bootstrap)
+        if not living.members:
+            raise IllegalArgumentException(f"group {group} has no members in Kafka at {where}")
+        members = {member.consumer_id: dict.fromkeys(member.topics, 1) for member in living.members}
+        if not any(members.values()):
+            raise IllegalArgumentException(
+                f"group {group} in Kafka at {where} is {living.state}: what its members subscribe to is not known"
+            )
+        wanted = sorted({topic for topics in members.values() for topic in topics})
+        return Group({topic: len(numbers) for topic, numbers in cluster.partitions_of(wanted).items()}, members)
+
+
 def expanded(text: str, topics: Iterable[str]) -> list[tuple[str, dict[str, int]]]:
     """A member's flag, or several members' if its name ends in *N."""
     name, _, wanted = text.partition("=")
-    threads = dict(_threads(each, text) for each in wanted.split(",")) if wanted else dict.fromkeys(topics, 1)
+    threads = _subscription(wanted, text) if wanted else dict.fromkeys(topics, 1)
     stem, star, count = name.partition("*")
     if not star:
         names = [name]
+    elif count.isdecimal() and int(count) > MOST_MEMBERS:
+        raise IllegalArgumentException(f"--member {text}: a plan has at most {MOST_MEMBERS:,} members")
     elif count.isdecimal():
         names = [f"{stem}{number}" for number in range(int(count))]
     else:
@@ -93,6 +125,15 @@ def _topic(text: str) -> tuple[str, int]:
     return name, int(count)
 
 
+def _subscription(wanted: str, whole: str) -> dict[str, int]:
+    threads: dict[str, int] = {}
+    for topic, count in (_threads(each, whole) for each in wanted.split(",")):
+        if topic in threads:
+            raise IllegalArgumentException(f"--member {whole}: {topic} is given twice")
+        threads[topic] = count
+    return threads
+
+
 def _threads(text: str, whole: str) -> tuple[str, int]:
     topic, colon, count = text.rpartition(":")
     if not colon:
@@ -106,15 +147,22 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def check_subscription(name: str, threads: Mapping[str, int], topics: Mapping[str, int]) -> None:
+    """Raises IllegalArgumentException if a topic is not there."""
+    for topic in threads:
+        if topic not in topics:
+            raise IllegalArgumentException(f"member {name} subscribes to {topic}, which is none of the topics given")
+
+
 def _checked(group: Group) -> Group:
     if not group.topics:
         raise IllegalArgumentException("there is no topic: give at least one, as in --topic orders=12")
     if not group.members:
         raise IllegalArgumentException("there is no member: give at least one, as in --member c1")
+    if sum(group.topics.values()) > MOST_PARTITIONS or len(group.members) > MOST_MEMBERS:
+        raise IllegalArgumentException(
+            f"a plan has at most {MOST_PARTITIONS:,} partitions and {MOST_MEMBERS:,} members: this is too large"
+        )
     for name, threads in group.members.items():
-        for topic in threads:
-            if topic not in group.topics:
-                raise IllegalArgumentException(
-                    f"member {name} subscribes to {topic}, which is none of the topics given"
-                )
+        check_subscription(name, threads, group.topics)
     return group

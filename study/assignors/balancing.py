@@ -143,8 +143,14 @@ class Balancer:
         self._topic_of = roster.numbering.topic_of
         sets = {id(names): frozenset(names) for names in roster.candidates.values()}  # many topics have the same list
         self._candidates = {topic: sets[id(names)] for topic, names in roster.candidates.items()}
+        self._sets_with: dict[str, list[frozenset[str]]] = {name: [] for name in owned}
+        for names in sets.values():
+            for name in names:
+                self._sets_with[name].append(names)
         self._given = owned
         self._owned: dict[str, Collection[int]] = dict(owned)
+        self._known_emptiest: dict[frozenset[str], str] = {}  # what a move does not change is not looked up again
+        self._known_balanced: bool | None = None
 
     def balance(self, unassigned: Sequence[int], order: Sequence[int], *, new_ones_first: bool) -> Held:
         """Give away what nobody has, then move partitions in this order while it helps."""
@@ -201,23 +207,26 @@ class Balancer:
 
     def _reassign(self, order: Sequence[int]) -> bool:
         """Over and over until nothing moves. True if anything did."""
+        owned, owner_of, topic_of = self._owned, self._owner_of, self._topic_of
         performed = False
         modified = True
         while modified:
             modified = False
             for number in order:
-                if self._balanced():
+                if self._known_balanced is not False and self._balanced():
                     break
-                mine = len(self._owned[self._owner_of[number]])
-                target = self._emptiest(self._topic_of[number])
-                if mine > len(self._owned[target]) + 1:
+                target = self._emptiest(topic_of[number])
+                if len(owned[owner_of[number]]) > len(owned[target]) + 1:
                     self._move(number, target)
                     performed = modified = True
         return performed
 
     def _emptiest(self, topic: str) -> str:
         candidates = self._candidates[topic]
-        return next(name for name in self._by_count if name in candidates)
+        name = self._known_emptiest.get(candidates)
+        if name is None:
+            name = self._known_emptiest[candidates] = next(each for each in self._by_count if each in candidates)
+        return name
 
     def _move(self, wanted: int, target: str) -> None:
         number = self._movements.instead_of(wanted, self._owner_of[wanted], target)
@@ -229,6 +238,9 @@ class Balancer:
         del self._loose(source)[number]
         self._loose(target)[number] = None
         self._owner_of[number] = target
+        self._known_balanced = None
+        for names in chain(self._sets_with[source], self._sets_with[target]):
+            self._known_emptiest.pop(names, None)
         self._by_count.add(target)
         if target != source:
             self._by_count.add(source)
@@ -245,14 +257,14 @@ class Balancer:
 
     def _balanced(self) -> bool:
         """Nobody could take a partition from one that has more than it."""
-        if self._balanced_by_count():
-            return True
-        if self._witness and self._proves(*self._witness):  # asked before each partition: mostly the same answer
-            return False
-        self._witness = self._find_witness()
-        return self._witness is None
+        if self._known_balanced is None:
+            if self._witness is None or not self._proves(*self._witness):  # mostly the same one after a move, too
+                self._witness = None if self._balanced_by_count() else self._find_witness()
+            self._known_balanced = self._balanced_by_count() or self._witness is None
+        return self._known_balanced
 
     def _find_witness(self) -> tuple[str, str, int] | None:
+        one_of_topic: dict[str, dict[str, int]] = {}  # a partition of each topic that a member has
         for topic, candidates in self._candidates.items():
             living = [name for name in candidates if name in self._owned]
             if len(living) < 2:
@@ -262,9 +274,9 @@ class Balancer:
             for owner in living:
                 mine = self._owned[owner]
                 if len(mine) > count:
-                    # From the back: moves take from the front, and a dict's front is slow once much was taken out.
-                    from_the_back = reversed(mine)  # type: ignore[call-overload]
-                    number = next((one for one in from_the_back if self._topic_of[one] == topic), None)
+                    if owner not in one_of_topic:
+                        one_of_topic[owner] = {self._topic_of[number]: number for number in mine}
+                    number = one_of_topic[owner].get(topic)
                     if number is not None:
                         return least, owner, number
         return None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,7 +13,7 @@ import pytest
 
 from study.plan import STRATEGIES, Change, Group, plan
 from study.plan_input import from_flags
-from study.plan_output import ranges
+from study.plan_output import ranges, spread
 from zkconsumer.__main__ import main
 
 SEEDS = ["--topic", "t1=5", "--topic", "t2=7", "--member", "c0", "--member", "c1", "--member", "c2=t1,t2"]
@@ -107,6 +110,32 @@ def test_a_strategy_of_ones_own(
         assert complaint in error and error.count("\n") == 1
 
 
+def test_ctrl_c_ends_it_without_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "own_slow.py").write_text(
+        "import signal, sys, time\n"
+        "def assign(partitions, members):\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in what a shell starts with &
+        "    print('begun', file=sys.stderr, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    command = [sys.executable, "-m", "zkconsumer", "plan", "--topic", "t=3", "--member", "a"]
+    with subprocess.Popen(
+        [*command, "--strategy", "own_slow:assign"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stderr and process.stderr.readline() == "begun\n"
+            process.send_signal(signal.SIGINT)
+            out, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
+
+    assert (process.returncode, out, error) == (130, "", "")
+
+
 @pytest.mark.parametrize(
     ("strategy", "joined", "left"),
     [
@@ -149,9 +178,18 @@ def test_a_file_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--topic", "t"], "--topic t: expected NAME=PARTITIONS"),
         (["--topic", "t=1"], "there is no member"),
         (["--topic", "t=1", "--member", "a=u"], "member a subscribes to u, which is none of the topics"),
+        (["--topic", "t=1", "--topic", "t=2", "--member", "a"], "topic t is given twice"),
+        (["--topic", "t=1", "--member", "a=t,t:2"], "--member a=t,t:2: t is given twice"),
+        (["--topic", "t=99999999999", "--member", "a"], "a plan has at most 10,000,000 partitions"),
+        (["--topic", "t=1", "--member", "a*99999999999"], "a plan has at most 100,000 members"),
+        (["--topic", "t=1", "--member", "a", "--join", "b=u"], "member b subscribes to u, which is none of"),
+        (["--topic", "t=1", "--member", "a", "--join", "b*3"], "--join b*3: one member joins, not 3"),
+        (["--topic", "t=1", "--member", "a", "--group", "g"], "say where the group comes from"),
+        (["--group", "g"], "where does the group live?"),
+        (["--group", "g", "--zookeeper", "127.0.0.1:1", "--bootstrap-server", "127.0.0.1:1"], "give one of them"),
         (["--topic", "t=1", "--member", "a", "--leave", "b"], "--leave b: there is no such member"),
         (["--topic", "t=1", "--member", "a", "--strategy", "best"], "--strategy best: there are old range"),
-        (["--zookeeper", "127.0.0.1:1"], "--zookeeper needs --group"),
+        (["--zookeeper", "127.0.0.1:1"], "--zookeeper and --bootstrap-server need --group"),
         (["--file", "no-such-file.toml"], "no-such-file.toml: No such file"),
     ],
 )
@@ -160,6 +198,81 @@ def test_mistakes_get_one_line(arguments: list[str], complaint: str, capsys: pyt
 
     error = capsys.readouterr().err
     assert complaint in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ('topics = 5\n[members]\na = ["t"]', "topics should be a table, begun by a line [topics]"),
+        ("members = [1]\n[topics]\nt = 5", "members should be a table"),
+        ('[topics]\nt = 5\n[members]\na = [["t"]]', "members.a should be a list of topics"),
+        ("[topics]\nt = 5\n[members]\na = [1]", "members.a should be a list of topics"),
+        ("[topics]\nt = 5\n[members]\na = { t = 0 }", "members.a should be a list of topics"),
+        ('[topics]\nt = -5\n[members]\na = ["t"]', "topics.t = -5 should be a number of partitions"),
+        ("[topics", "group.toml is no TOML"),
+    ],
+)
+def test_mistakes_in_a_file_get_one_line(
+    content: str, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "group.toml").write_text(content)
+
+    assert main(["plan", "--file", str(tmp_path / "group.toml")]) == 1
+
+    error = capsys.readouterr().err
+    assert complaint in error and error.count("\n") == 1
+
+
+LARGE = ["--topic", "t=400", "--member", "c*200", "--strategy", "roundrobin", "--strategy", "cooperative"]
+
+
+def test_of_a_large_group_the_table_tells_how_even_it_is_and_who_moves_most(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By hand: 400 over 200 members are 2 each; over 201 two have one less, one of them new."""
+    assert main(["plan", *LARGE]) == 0
+
+    out = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert max(map(len, out.splitlines())) <= 80
+    assert "cooperative-sticky 2 2 2 0 1 1 2 0" in lines
+    assert "cooperative-sticky 2 ×200" in lines
+    assert "cooperative-sticky c199 2 → c0 1, c1 1" in lines
+    assert "c17 " not in out, "200 members one by one"
+
+
+def test_of_a_large_group_the_picture_has_bars_for_what_moves(tmp_path: Path) -> None:
+    picture = tmp_path / "plan.svg"
+
+    assert main(["plan", *LARGE, "--picture", str(picture)]) == 0
+
+    drawn = ElementTree.parse(picture).getroot()
+    texts = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert "1 of 400" in texts and "2 of 400" in texts
+    assert "2 partitions each" in texts
+    assert "2 partitions: 200 members" in [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}title")]
+
+
+def test_json_tells_who_gave_and_who_took(capsys: pytest.CaptureFixture[str]) -> None:
+    """By hand: two with four each; three have 3, 3 and 2, so each gives one."""
+    arguments = ["--topic", "t=8", "--member", "a", "--member", "b", "--join", "c", "--strategy", "sticky 3.9"]
+    assert main(["plan", *arguments, "--json"]) == 0
+
+    told = json.loads(capsys.readouterr().out)["strategies"]["sticky 3.9"]
+    assert told["join"] == {"moved": 2, "needless": 2, "rounds": 1, "gave": {"a": 1, "b": 1}, "took": {"c": 2}}
+    assert told["leave"]["gave"] == {"b": 4} and told["leave"]["took"] == {"a": 4}
+
+
+@pytest.mark.parametrize(
+    ("counts", "most", "expected"),
+    [
+        ([2, 2, 3], 5, [(2, 2, 2), (3, 3, 1)]),
+        ([0, 1, 2, 3, 9], 3, [(0, 3, 4), (4, 7, 0), (8, 11, 1)]),
+        ([], 3, []),
+    ],
+)
+def test_counts_are_put_into_steps(counts: list[int], most: int, expected: list[tuple[int, int, int]]) -> None:
+    assert spread(counts, most) == expected
 
 
 def test_runs_of_numbers_are_written_short() -> None:

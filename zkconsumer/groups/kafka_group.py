@@ -31,6 +31,7 @@ class KafkaMember:
     client_id: str
     host: str
     partitions: tuple[TopicAndPartition, ...]
+    topics: tuple[str, ...] = ()  # what it subscribes to
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,13 @@ class KafkaGroups:
         if answer.error_code:
             raise exception_for(answer.error_code)
         members = tuple(
-            KafkaMember(one.member_id, one.client_id, one.client_host, _assigned(one.member_assignment))
+            KafkaMember(
+                one.member_id,
+                one.client_id,
+                one.client_host,
+                _assigned(one.member_assignment),
+                _subscribed(one.member_metadata),
+            )
             for one in answer.members
         )
         return KafkaGroup(name, coordinator, answer.group_state, answer.protocol_data, answer.protocol_type, members)
@@ -174,6 +181,20 @@ def _partitions(answer: Any) -> dict[TopicAndPartition, Any]:
     return {
         TopicAndPartition(topic.name, one.partition_index): one for topic in answer.topics for one in topic.partitions
     }
+
+
+def _subscribed(data: bytes | None) -> tuple[str, ...]:
+    """From the bytes a member joined with; none while the group rebalances, or of another kind of group."""
+    from kafka.protocol.consumer import ConsumerProtocolSubscription
+
+    if not data:
+        return ()
+    try:
+        version = int.from_bytes(data[:2], "big", signed=True)
+        found = ConsumerProtocolSubscription.decode(data, version=min(max(version, 0), 3))
+    except Exception:  # as for what it was assigned
+        return ()
+    return tuple(sorted(found.topics))
 
 
 def _assigned(data: bytes | None) -> tuple[TopicAndPartition, ...]:
