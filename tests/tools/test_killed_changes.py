@@ -168,7 +168,7 @@ def test_a_migration_killed_before_any_step_is_finished_or_undone(
 
 
 def in_the_middle(change: Change, process: Stepped) -> None:
-    """Only a part of the next request arrives, then its sender is dead."""
+    """Only a part of the next request arrives, then its sender is cut off, and dead."""
     link = change.servers.link_to(change.target)
     link.cut_after(PART, Direction.UP)
     process.take()
