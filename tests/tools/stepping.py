@@ -32,7 +32,7 @@ class Stepped:
     def reach(self, step: str) -> None:
         """Take all steps before this one."""
         while (reached := self._next()) != step:
-            assert reached, f"it ended before {step!r}"
+            assert reached, f"it ended before {step!r}: {self._process.communicate()[1]}"
             self.take()
 
     def take(self) -> None:
