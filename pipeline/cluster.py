@@ -6,9 +6,12 @@ Used by whoever plans a batch and by the tasks that read it. Connections live as
 from __future__ import annotations
 
 import bisect
+import logging
 import random
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -23,8 +26,10 @@ from fetcher.wire.list_offsets import EARLIEST, LATEST
 from pipeline.errors import DataLost
 from pipeline.ranges import OffsetRange
 
+log = logging.getLogger(__name__)
+
 NAME = "spark"
-ATTEMPTS = 60  # of a read whose leader does not answer, refresh.leader.backoff.ms apart
+LOOK_AGAIN_AFTER_S = 2.0
 MOST_BATCH_BYTES = 16 * 1024 * 1024
 LARGEST_FETCH = 64 * 1024 * 1024
 
@@ -37,11 +42,27 @@ class Limits(NamedTuple):
 
 
 class Brokers:
-    """Connections to brokers, made when needed. Used by one thread."""
+    """Connections to brokers, made when needed. Used by one thread.
 
-    def __init__(self, brokers: Sequence[Broker], settings: FetcherSettings) -> None:
-        self._known = tuple(brokers)
+    Who leads is asked of any broker that is known, and brokers tell of each other. When none of them answers, or what
+    they say is of no use twice in a row, their registrations are read again: all may have moved.
+    """
+
+    def __init__(
+        self,
+        brokers: Sequence[Broker],
+        settings: FetcherSettings,
+        *,
+        look_up: Callable[[], Sequence[Broker]],
+        leader_timeout_s: float,
+    ) -> None:
+        """`look_up` reads the registrations; `leader_timeout_s` is how long a read waits for a leader that answers."""
+        self._known = {broker.id: broker for broker in brokers}
         self._settings = settings
+        self._look_up = look_up
+        self._leader_timeout_s = leader_timeout_s
+        self._looked_at_s = -LOOK_AGAIN_AFTER_S
+        self._failures: Counter[TopicAndPartition] = Counter()  # in a row
         self._connections: dict[Broker, SimpleConsumer] = {}
         self._leaders: dict[TopicAndPartition, Broker] = {}
         self._pause = threading.Event()
@@ -56,6 +77,11 @@ class Brokers:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+
+    @property
+    def known(self) -> tuple[Broker, ...]:
+        """Brokers as far as they are known now."""
+        return tuple(self._known.values())
 
     def next_offsets(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, int]:
         """Up to where each can be read; one that nobody leads now is left out."""
@@ -73,7 +99,7 @@ class Brokers:
 
         form = ArrowForm(views=False)
         offset, size = found.start, self._settings.fetch_message_max_bytes
-        info, empty = _info(found.where), 0
+        info, silent_since_s = _info(found.where), None
         while offset < found.until:
             try:
                 messages = self._fetch(found.where, offset, size)
@@ -83,9 +109,13 @@ class Brokers:
             if not messages.has_whole_entry:
                 if messages.size_in_bytes:
                     size = _larger(size, found.where, offset)
-                elif (empty := empty + 1) == ATTEMPTS:  # a new leader may need a moment to show all it has
+                    continue
+                # A new leader shows all it has when its followers have it too, or are known to be gone.
+                silent_since_s = silent_since_s or time.monotonic()
+                if time.monotonic() - silent_since_s > self._leader_timeout_s:
                     raise KafkaException(f"{found.where}: the broker shows nothing from offset {offset} on")
                 continue
+            silent_since_s = None
             iterator = iter(messages)
             while offset < found.until:
                 columns, error = read_columns(iterator, offset, MOST_BATCH_BYTES)
@@ -113,13 +143,14 @@ class Brokers:
 
     def _fetch(self, where: TopicAndPartition, offset: int, size: int) -> ByteBufferMessageSet:
         """Asks the leader, and whoever is leader next, until one answers."""
-        failure: Exception | None = None
-        for _ in range(ATTEMPTS):
+        deadline_s = time.monotonic() + self._leader_timeout_s
+        while True:
             try:
                 answer = self._leader(where).fetch({where: (offset, size)}).partitions[where]
                 if answer.error_code == 0:
+                    del self._failures[where]
                     return ByteBufferMessageSet(answer.messages)
-                failure = exception_for(answer.error_code)
+                failure: Exception = exception_for(answer.error_code)
                 if isinstance(failure, OffsetOutOfRangeException):
                     raise failure
             except OffsetOutOfRangeException:
@@ -127,8 +158,12 @@ class Brokers:
             except CONNECTION_ERRORS as error:
                 failure = error
             self._forget(where)
+            if time.monotonic() >= deadline_s:
+                raise KafkaException(
+                    f"{where} could not be read from offset {offset} on for {self._leader_timeout_s:g} s"
+                    f" (leader.timeout.ms): {failure}"
+                ) from failure
             self._pause.wait(self._settings.refresh_leader_backoff_s)
-        raise KafkaException(f"{where} could not be read from offset {offset} on: {failure}") from failure
 
     def _offsets(self, partitions: Collection[TopicAndPartition], time: int) -> dict[TopicAndPartition, int]:
         found: dict[TopicAndPartition, int] = {}
@@ -143,32 +178,61 @@ class Brokers:
                     self._forget(where)
                 else:
                     found[where] = answer
+                    del self._failures[where]
         return found
 
     def _by_leader(self, partitions: Collection[TopicAndPartition]) -> dict[Broker, list[TopicAndPartition]]:
-        missing = {where.topic for where in partitions if where not in self._leaders}
-        if missing:
-            self._find_leaders(sorted(missing))
+        if not self._leaders.keys() >= set(partitions):
+            self._find_leaders(partitions)
         found: dict[Broker, list[TopicAndPartition]] = {}
         for where in partitions:
-            if where in self._leaders:
+            if where not in self._leaders:
+                self._failures[where] += 1
+            else:
                 found.setdefault(self._leaders[where], []).append(where)
         return found
 
     def _leader(self, where: TopicAndPartition) -> SimpleConsumer:
         if where not in self._leaders:
-            self._find_leaders([where.topic])
+            self._find_leaders([where])
         if where not in self._leaders:
             raise LeaderNotAvailableException(f"nobody leads {where}")
         return self._connection(self._leaders[where])
 
-    def _find_leaders(self, topics: Sequence[str]) -> None:
-        for broker in random.sample(self._known, len(self._known)):
+    def _find_leaders(self, partitions: Collection[TopicAndPartition]) -> None:
+        missing = [where for where in partitions if where not in self._leaders]
+        topics = sorted({where.topic for where in missing})
+        answered = self._ask_who_leads(topics)
+        in_doubt = not answered or any(self._failures[where] > 1 for where in missing)
+        if in_doubt and self._look_again():
+            self._ask_who_leads(topics)
+
+    def _ask_who_leads(self, topics: Sequence[str]) -> bool:
+        """False: no broker answers."""
+        for broker in random.sample(self.known, len(self._known)):
             try:
-                self._leaders |= self._connection(broker).metadata(topics, 0).leaders
-                return
+                answer = self._connection(broker).metadata(topics, 0)
             except CONNECTION_ERRORS:
                 self._drop(broker)
+                continue
+            self._leaders |= answer.leaders
+            self._known |= answer.brokers
+            return True
+        return False
+
+    def _look_again(self) -> bool:
+        """Read the registrations. False: they cannot be read, hold nobody, or were read just now."""
+        if time.monotonic() - self._looked_at_s < LOOK_AGAIN_AFTER_S:
+            return False
+        try:
+            found = self._look_up()
+        except KafkaException as error:  # ZooKeeper is away, or out of reach of executors
+            log.warning("brokers' registrations could not be read: %s", error)
+            found = ()
+        self._looked_at_s = time.monotonic()
+        if found:
+            self._known = {broker.id: broker for broker in found}
+        return bool(found)
 
     def _connection(self, broker: Broker) -> SimpleConsumer:
         if broker not in self._connections:
@@ -176,6 +240,7 @@ class Brokers:
         return self._connections[broker]
 
     def _forget(self, where: TopicAndPartition) -> None:
+        self._failures[where] += 1
         broker = self._leaders.pop(where, None)
         if broker is not None:
             self._drop(broker)

@@ -30,6 +30,7 @@ from pipeline.options import SourceOptions
 from pipeline.ranges import OffsetRange, StreamOffset, limited
 from pipeline.source import (
     RangePartition,
+    brokers_of,
     cluster_view,
     connected,
     partitions_of,
@@ -113,7 +114,6 @@ class _Group:
         self._ledger = Ledger()
         self._members = [Member(options, number, self._ledger) for number in range(options.members)]
         self._known_at_start: frozenset[TopicAndPartition] = frozenset()
-        self._brokers: tuple[Broker, ...] = ()
         self._connections: Brokers | None = None
         self._stop_at: Mapping[TopicAndPartition, int] | None = None
         self._ends: dict[TopicAndPartition, int] = {}
@@ -183,7 +183,7 @@ class _Group:
             self._ledger.planned = {found.where: found for found in end.ranges}
         if of_a_former_run:
             self._count_what_others_took(end.ranges)
-        return [RangePartition(found, self._brokers) for found in end.ranges]
+        return [RangePartition(found, self._ask().known) for found in end.ranges]
 
     def next_is_in_checkpoint(self) -> None:
         """The batch that was planned last: the sooner we know, the less is doubled if the driver dies now."""
@@ -298,8 +298,7 @@ class _Group:
     def _find_brokers(self, brokers: Sequence[Broker]) -> None:
         if not brokers:
             raise PipelineError(f"no broker is registered at {self._options.config.zookeeper_connect}")
-        self._brokers = tuple(brokers)
-        self._connections = Brokers(brokers, self._options.config.fetcher_settings())
+        self._connections = brokers_of(self._options, brokers)
 
     def _commit_done(self) -> None:
         """The committer's work: store what is done, as often as ZooKeeper can take it."""

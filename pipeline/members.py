@@ -12,12 +12,11 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from fetcher.events import Event
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from pipeline.options import SourceOptions
-from pipeline.ranges import OffsetRange
+from pipeline.ranges import AtRisk, OffsetRange
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerRebalanceFailedException, KafkaException
 from zkconsumer.events import RebalanceFinished, SessionLost, SessionReconnected, SessionRenewed, SessionSuspended
@@ -38,13 +37,6 @@ class Holding:
     began_at: int = 0  # the first position
     committed: int = -1
     frozen: bool = False  # being released: no more ranges
-
-
-class AtRisk(NamedTuple):
-    """Offsets of a partition that was let go: whoever owns it next begins at `stored`, and reads them too."""
-
-    stored: int
-    offsets: int
 
 
 class Ledger:

@@ -6,6 +6,7 @@ Pure. Spark gives texts; keys count without case, as Spark has it.
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ OWN_KEYS = (
     "starting.offsets",
     "ending.offsets",
     "release.timeout.ms",
+    "leader.timeout.ms",
     "handover",
     "fail.on.data.loss",
     "emulate",
@@ -33,6 +35,7 @@ HANDOVERS = ("checkpoint", "group")
 GIVEN_BY_SPARK = ("path",)  # load("…") would set it
 SETTINGS_OF_OURS = ("auto.commit.enable", "consumer.timeout.ms")
 RELEASE_TIMEOUT_MS = 5000
+LEADER_TIMEOUT_MS = 120_000  # a broker that was killed and has to look through its log comes back within this
 
 Positions = Mapping[str, Mapping[int, int]]
 """Topic -> partition -> offset."""
@@ -50,6 +53,7 @@ class SourceOptions:
     starting: str | Positions = "stored"
     ending: str | Positions = "latest"
     release_timeout_s: float = RELEASE_TIMEOUT_MS / 1000
+    leader_timeout_s: float = LEADER_TIMEOUT_MS / 1000
     handover: str = "checkpoint"
     fail_on_data_loss: bool = True
     streams_of_pattern: int = field(default=1)
@@ -80,6 +84,7 @@ class SourceOptions:
             starting=_positions(own, "starting.offsets", ("stored", "earliest", "latest"), "stored"),
             ending=_positions(own, "ending.offsets", ("latest",), "latest"),
             release_timeout_s=(_whole_number(own, "release.timeout.ms", RELEASE_TIMEOUT_MS, least=0) or 0) / 1000,
+            leader_timeout_s=(_whole_number(own, "leader.timeout.ms", LEADER_TIMEOUT_MS, least=0) or 0) / 1000,
             handover=_one_of(own, "handover", HANDOVERS),
             fail_on_data_loss=_one_of(own, "fail.on.data.loss", ("true", "false")) == "true",
         )
@@ -108,7 +113,11 @@ def _subscription(own: Mapping[str, str]) -> tuple[dict[str, int], tuple[str, in
     if ("topics" in own) == ("topics.pattern" in own):
         raise UnknownOption('give either option topics ("orders:2,clicks" = topic:streams) or topics.pattern')
     if "topics" in own:
-        return dict(_topic(entry, own["topics"]) for entry in own["topics"].split(",")), None
+        named = [_topic(entry, own["topics"]) for entry in own["topics"].split(",")]
+        twice = [topic for topic, times in Counter(topic for topic, _ in named).items() if times > 1]
+        if twice:
+            raise UnknownOption(f"option topics={own['topics']}: {', '.join(twice)} is named more than once")
+        return dict(named), None
     regex = own["topics.pattern"]
     try:
         Whitelist(regex)

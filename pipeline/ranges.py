@@ -28,6 +28,13 @@ class OffsetRange(NamedTuple):
         return self.until - self.start
 
 
+class AtRisk(NamedTuple):
+    """Offsets of a partition that was let go: whoever owns it next begins at `stored`, and reads them too."""
+
+    stored: int
+    offsets: int
+
+
 class StreamOffset(NamedTuple):
     """A point in the life of a query."""
 

@@ -5,7 +5,8 @@ Its streams are read as Arrow batches, a thread each; every BLOCK_INTERVAL_S wha
 Rules:
 * Offsets are committed only of what stands in segments, with write-ahead only of what is on the disk. Whoever owns a
   partition next begins behind it; what is in our hands just then is left out, or comes twice and is dropped later.
-* When too much is waiting to be processed, nothing more is written, buffers fill up, and the streams stand still.
+* When too much is waiting to be processed, nothing more is written, buffers fill up, and the streams stand still. A
+  rebalance drops what is in the buffers then: whoever owns the partitions next reads it again.
 * The connection to the driver is the lifeline: a word from there, or its end, and the receiver leaves the group.
 """
 
@@ -29,6 +30,7 @@ from fetcher.errors import KafkaException
 from fetcher.events import Event, OffsetReset
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from pipeline.errors import PipelineError
+from pipeline.ranges import AtRisk
 from pipeline.segments import Run, SegmentWriter, bytes_in, stored_form
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
@@ -114,13 +116,16 @@ class _Receiver:
         self._received_bytes = 0
         self._positions: dict[TopicAndPartition, int] = {}  # of what we own: up to where it was received
         self._written: dict[TopicAndPartition, int] = {}  # … and up to where it stands in segments
-        self._committed: dict[TopicAndPartition, int] = {}
+        self._committed: dict[TopicAndPartition, int] = {}  # … and up to where the group's offset is known to be
+        self._at_risk: dict[TopicAndPartition, AtRisk] = {}
+        self._doubled_at_most = self._sessions_lost = 0
         self._unwritten = 0  # batches received, not yet in a segment
         self._has_to_write = False
         self._closing = False
         self._failure: Exception | None = None
         self._committing = threading.Lock()  # of one who commits, or of one who gives partitions away
         self._ended = threading.Event()
+        self._commit_soon = threading.Event()
         self._hung_up = False
         self._rows = self._rebalances = 0
         self._driver_is_gone = False
@@ -140,6 +145,7 @@ class _Receiver:
             self._write_until_told_to_stop()
         finally:
             self._leave()
+            self._tell()
             for thread in [*readers, *([committer] if committer.is_alive() else [])]:
                 thread.join(RELEASE_TIMEOUT_S)
             restore()
@@ -188,8 +194,11 @@ class _Receiver:
         with self._changed:
             if not self._received.runs:
                 return True
-            if not self._has_to_write and self._is_too_much_waiting():
-                return False
+            if not self._closing and self._is_too_much_waiting():
+                if not self._has_to_write:
+                    return False
+                self._drop_received()
+                return True
             taken, size = self._received, self._received_bytes
             self._received, self._received_bytes = _Received([], []), 0
             self._changed.notify_all()
@@ -210,6 +219,15 @@ class _Receiver:
             self._has_to_write = self._has_to_write and self._unwritten > 0
             self._changed.notify_all()
         return True
+
+    def _drop_received(self) -> None:
+        """A rebalance waits for it. What comes late of these partitions must not be kept without it. Under the lock."""
+        for run in self._received.runs:
+            self._positions.pop(run.where, None)
+        self._unwritten -= len(self._received.runs)
+        self._has_to_write = self._unwritten > 0
+        self._received, self._received_bytes = _Received([], []), 0
+        self._changed.notify_all()
 
     def _is_too_much_waiting(self) -> bool:
         """Spark is behind. Counts what all receivers of the directory wrote."""
@@ -244,6 +262,9 @@ class _Receiver:
                 "owned_partitions": len(self._positions),
                 "rebalances": self._rebalances,
                 "rows": self._rows,
+                "sessions_lost": self._sessions_lost,
+                "doubled_at_most": self._doubled_at_most,
+                "not_committed": sum(risk.offsets for risk in self._not_committed().values()),
             }
         try:
             self._connection.send_bytes(json.dumps(status).encode())
@@ -272,6 +293,7 @@ class _Receiver:
         except OSError as error:
             log.warning("the last segment could not be written: %s", error)
         self._ended.set()
+        self._commit_soon.set()
         storing = threading.Thread(target=self._commit, daemon=True)  # it may wait for ZooKeeper; leaving must not
         storing.start()
         storing.join(2.0)
@@ -313,7 +335,11 @@ class _Receiver:
     def _commit_now_and_then(self) -> None:
         config = self._settings.config
         every_s = WRITE_AHEAD_COMMITS_EVERY_S if self._settings.write_ahead else config.auto_commit_interval_ms / 1000
-        while not self._ended.wait(every_s):
+        while True:
+            self._commit_soon.wait(every_s)
+            self._commit_soon.clear()
+            if self._ended.is_set():
+                return  # who leaves commits
             self._commit()
 
     def _commit(self) -> None:
@@ -349,21 +375,49 @@ class _Receiver:
                 mine = {w: p for w, p in self._written.items() if w in released and p > self._committed.get(w, -1)}
             self._store(mine)
             with self._changed:
-                self._positions, self._written, self._committed = {}, {}, {}
+                self._has_to_write = self._closing  # also if it took too long: what is dropped is not of the next claim
+                self._let_go()
 
     def before_starting_fetchers(
         self, consumer_id: str, global_partition_assignment: dict[str, dict[int, ConsumerThreadId]]
     ) -> None:
+        stored = self._connector.owned_partitions
         with self._changed:
-            self._positions = dict.fromkeys(self._connector.owned_partitions, -1)
+            self._positions = dict.fromkeys(stored, -1)
+            self._committed = {where: offset for where, offset in stored.items() if offset >= 0}
+            for where in stored.keys() & self._at_risk.keys():
+                risk = self._at_risk.pop(where)
+                if risk.stored == stored[where]:  # nobody has read of it
+                    self._doubled_at_most -= risk.offsets
+
+    def _let_go(self) -> None:
+        """Of all that we own. Under the lock."""
+        risks = self._not_committed()
+        self._at_risk |= risks
+        self._doubled_at_most += sum(risk.offsets for risk in risks.values())
+        self._positions, self._written, self._committed = {}, {}, {}
+
+    def _not_committed(self) -> dict[TopicAndPartition, AtRisk]:
+        """What another owner would read again. Under the lock."""
+        return {
+            where: AtRisk(self._committed[where], position - self._committed[where])
+            for where, position in self._positions.items()
+            if position > self._committed.get(where, position)
+        }
 
     def _note(self, event: Event) -> None:
         if isinstance(event, RebalanceFinished):
             self._rebalances += 1
         elif isinstance(event, SessionLost):  # others may have our partitions by now: keep and commit nothing of them
             with self._changed:
-                self._positions, self._written, self._committed = {}, {}, {}
-        elif isinstance(event, OffsetReset) and event.out_of_range and event.new_offset < event.old_offset:
+                self._sessions_lost += 1
+                self._let_go()
+        elif isinstance(event, OffsetReset) and not event.out_of_range:
+            with self._changed:  # else one that is started again, before the next commit, would begin at a later end
+                if event.partition in self._positions:
+                    self._written.setdefault(event.partition, event.new_offset)
+            self._commit_soon.set()
+        elif isinstance(event, OffsetReset) and event.new_offset < event.old_offset:
             with self._changed:
                 self._failure = PipelineError(
                     f"{event.partition} does not reach offset {event.old_offset}, where the group stands: the topic was"

@@ -57,7 +57,7 @@ class ZkConsumerDataSource(DataSource):
 
 
 class RangePartition(InputPartition):
-    """One task's work, with all it has to know: tasks do not talk to ZooKeeper."""
+    """One task's work, with all it has to know: tasks talk to ZooKeeper only if none of the brokers answers."""
 
     def __init__(self, found: OffsetRange, brokers: Sequence[Broker]) -> None:
         super().__init__(found)
@@ -78,7 +78,7 @@ class RangesReader(DataSourceReader):
             brokers = cluster.brokers()
             if not brokers:
                 raise PipelineError(f"no broker is registered at {self._options.config.zookeeper_connect}")
-            with Brokers(brokers, self._options.config.fetcher_settings()) as connections:
+            with brokers_of(self._options, brokers) as connections:
                 limits = connections.limits(wanted)
             missing = sorted(set(wanted) - set(limits))
             if missing:
@@ -121,9 +121,20 @@ def read_partition(partition: InputPartition, options: SourceOptions, columns: t
         return
     found: OffsetRange = partition.value
     form = RowForm(columns, found.thread)
-    with Brokers(partition.brokers, options.config.fetcher_settings()) as connections:
+    with told_in_one_line(), brokers_of(options, partition.brokers) as connections:
         for batch in connections.read(found, fail_on_data_loss=options.fail_on_data_loss):
             yield form.spark_batch(batch)
+
+
+def brokers_of(options: SourceOptions, known: Sequence[Broker]) -> Brokers:
+    """Connections to these, and to those that come instead. Opens nothing."""
+
+    def look_up() -> list[Broker]:
+        with connected(options.config) as zookeeper:
+            return cluster_view(zookeeper, options.config).brokers()
+
+    settings = options.config.fetcher_settings()
+    return Brokers(known, settings, look_up=look_up, leader_timeout_s=options.leader_timeout_s)
 
 
 # --- the cluster, read ---

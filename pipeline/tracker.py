@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from pyspark import InheritableThread, SparkContext
 
@@ -38,19 +38,42 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 4  # of a receiver that fails at once, before the query fails
 LIVED_LONG_ENOUGH_S = 60.0
 RESTART_AFTER_S = 2.0  # spark.streaming.receiverRestartDelay
+BEGUN_AFTER_S = 60.0
 LEAVE_TIMEOUT_S = 20.0
 SILENCE_S = 60.0  # receivers tell of themselves each second
 
 
-class Tracker:
-    """One for a process; listens until close()."""
+class _Place(NamedTuple):
+    """Where the driver is reached, and where it listens for that."""
 
-    _of_process: Tracker | None = None
+    host: str
+    bind: str
+
+    @classmethod
+    def of(cls, context: SparkContext) -> _Place:
+        if (context.master or "").startswith("local"):
+            return cls("127.0.0.1", "127.0.0.1")
+        conf = context.getConf()
+        host = str(conf.get("spark.driver.host", "127.0.0.1"))
+        return cls(host, str(conf.get("spark.driver.bindAddress", host)))
+
+
+class Tracker:
+    """One for each address under which executors reach this process; listens until close()."""
+
+    _of_process: ClassVar[dict[_Place, Tracker]] = {}
     _making = threading.Lock()
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, place: _Place) -> None:
         self.secret = secrets.token_bytes(32)
-        self._listener = Listener((host, 0))
+        self._host = place.host
+        try:
+            self._listener = Listener((place.bind, 0))
+        except OSError as error:
+            raise PipelineError(
+                f"receivers are to reach this driver at {place.host}, and it cannot listen at {place.bind}:"
+                f" {error.strerror}; set spark.driver.host, or spark.driver.bindAddress"
+            ) from None
         self._lock = threading.Lock()
         self._streams: dict[str, tuple[SparkContext, StreamSettings]] = {}
         self._runs: dict[str, _Run] = {}  # by stream
@@ -60,24 +83,29 @@ class Tracker:
 
     @classmethod
     def of_process(cls, context: SparkContext) -> Tracker:
+        """The one for this session: one that came after another may be reached under another address."""
+        place = _Place.of(context)
         with cls._making:
-            if cls._of_process is None:
-                cls._of_process = cls(_own_host(context))
+            if not cls._of_process:
+                atexit.unregister(cls.close_if_any)
                 atexit.register(cls.close_if_any)
-            return cls._of_process
+            if place not in cls._of_process:
+                cls._of_process[place] = cls(place)
+            return cls._of_process[place]
 
     @classmethod
     def close_if_any(cls) -> None:
         """Stop what runs, and listen no more."""
         with cls._making:
-            tracker, cls._of_process = cls._of_process, None
-        if tracker is not None:
+            trackers = list(cls._of_process.values())
+            cls._of_process.clear()
+        for tracker in trackers:
             tracker.close()
 
     @property
     def address(self) -> tuple[str, int]:
-        host, port = self._listener.address
-        return str(host), int(port)
+        """Where others reach it."""
+        return self._host, int(self._listener.address[1])
 
     def add(self, context: SparkContext, settings: StreamSettings) -> str:
         """A stream that a planner may ask for."""
@@ -93,7 +121,7 @@ class Tracker:
         for run in runs:
             run.stop()
         with contextlib.suppress(OSError, EOFError):
-            Client(self.address).close()  # accept() has no other waker
+            Client(self._listener.address).close()  # accept() has no other waker
         self._thread.join()
         self._listener.close()
 
@@ -182,8 +210,11 @@ class _Run:
         self._stopped = threading.Lock()
         self._lock = threading.Lock()
         self._links: dict[int, Connection[Any, Any]] = {}
-        self._told: dict[int, dict[str, Any]] = {}
+        self._told: dict[Connection[Any, Any], dict[str, Any]] = {}  # what each said last
+        self._began_s = time.monotonic()
+        self._warned = False
         self._restarts = 0
+        self._doubled_at_most = 0  # of receivers that have ended
         self._last_failure: str | None = None
         self._fatal: str | None = None
         self._jobs = [
@@ -233,13 +264,28 @@ class _Run:
             self._files.close()
 
     def status(self) -> dict[str, Any]:
+        self._warn_if_some_have_not_begun()
         with self._lock:
             return {
                 "fatal": self._fatal,
-                "receivers": [told for _, told in sorted(self._told.items())],
+                "receivers": [self._told[link] for _, link in sorted(self._links.items()) if link in self._told],
                 "restarts": self._restarts,
+                "doubled_at_most": self._doubled_at_most + sum(one["doubled_at_most"] for one in self._told.values()),
                 "last_failure": self._last_failure,
             }
+
+    def _warn_if_some_have_not_begun(self) -> None:
+        """Spark itself says nothing to whoever waits for a core."""
+        if self._warned or time.monotonic() - self._began_s < BEGUN_AFTER_S:
+            return
+        with self._lock:
+            missing = sorted({*range(self.settings.receivers)} - {*self._links})
+        if missing and self._restarts == 0:
+            log.warning(
+                "receivers %s have not begun in %.0f s: each takes a core; are there enough, and can executors reach"
+                " this driver at %s:%d?", ", ".join(map(str, missing)), BEGUN_AFTER_S, *self._tracker
+            )  # fmt: skip
+        self._warned = True
 
     def serve_receiver(self, connection: Connection[Any, Any], number: int) -> None:
         """Until its connection ends. Of two that say they are the same, the later one is right."""
@@ -255,12 +301,14 @@ class _Run:
             while connection.poll(SILENCE_S):
                 status = json.loads(connection.recv_bytes())
                 with self._lock:
-                    self._told[number] = status
+                    self._told[connection] = status
         finally:
             with self._lock:
+                last = self._told.pop(connection, None)
+                if last is not None:
+                    self._doubled_at_most += last["doubled_at_most"] + last["not_committed"]
                 if self._links.get(number) is connection:
                     del self._links[number]
-                    self._told.pop(number, None)
 
     # --- a thread for each receiver ---
 
@@ -300,13 +348,6 @@ class _Run:
             return failure or f"receiver {number} was told to leave"
         except Exception as error:  # Spark's: the task's process was killed, an executor is gone
             return f"receiver {number}: {_last_words(error)}"
-
-
-def _own_host(context: SparkContext) -> str:
-    """Where executors reach the driver."""
-    if (context.master or "").startswith("local"):
-        return "127.0.0.1"
-    return str(context.getConf().get("spark.driver.host", "127.0.0.1"))
 
 
 @contextlib.contextmanager

@@ -2,8 +2,8 @@
 
     spark-submit … cluster_job.py ZOOKEEPER_CONNECT TOPIC GROUP DIRECTORY [HISTORY]
 
-A bounded read, a stream that joins the group and ends with what is there, and the jobs over a history if one is
-named. What came of it goes to DIRECTORY/result.json.
+A bounded read, a stream that joins the group and ends with what is there, a receiver of another group, and the jobs
+over a history if one is named. What came of it goes to DIRECTORY/result.json.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from pyspark.sql import SparkSession
 import pipeline
 from pipeline import jobs
 from pipeline.histories import History, read_parquet
+from pipeline.tracker import Tracker
 
 
 def main() -> None:
     connect, topic, group, directory, *history = sys.argv[1:]
+    begin_and_end_a_local_session(connect, topic, group)
     spark = SparkSession.builder.appName("cluster job").getOrCreate()
     pipeline.register(spark)
     options = {"zookeeper.connect": connect, "group.id": group, "topics": topic, "auto.offset.reset": "smallest"}
@@ -46,10 +48,46 @@ def main() -> None:
         "bounded": bounded,
         "rows": written.count(),
         "distinct_rows": written.distinct().count(),
+        "received": received(spark, connect, topic, f"{group}-received", directory),
+        "tracker": Tracker.of_process(spark.sparkContext).address[0],
         "found": [faults_in(read_parquet(spark, Path(one))) for one in history],
     }
     Path(directory, "result.json").write_text(json.dumps(result))
     spark.stop()
+
+
+def begin_and_end_a_local_session(connect: str, topic: str, group: str) -> None:
+    """Whose receivers would have found the driver where those of a cluster do not."""
+    spark = SparkSession.builder.appName("local").master("local[2]").getOrCreate()
+    pipeline.create_stream(spark, connect, group, {topic: 1})
+    spark.stop()
+
+
+def received(spark: SparkSession, connect: str, topic: str, group: str, directory: str) -> dict[str, Any]:
+    """What a receiver on one of the executors gets of all there is, and where it ran."""
+    rows = pipeline.create_stream(
+        spark,
+        connect,
+        group,
+        {topic: 2},
+        {"auto.offset.reset": "smallest"},
+        write_ahead=True,
+        directory=f"{directory}/segments",
+        schema="partition int, offset bigint",
+    )
+    writer = rows.writeStream.format("parquet").option("path", f"{directory}/received")
+    query = writer.option("checkpointLocation", f"{directory}/checkpoint of received").start()
+    receivers: list[Any] = []
+    while sum(progress.numInputRows for progress in query.recentProgress) < 2000 or not receivers:
+        query.awaitTermination(1)
+        receivers = [
+            one
+            for p in query.recentProgress
+            for one in json.loads(p.sources[0].latestOffset or "{}").get("receivers", ())
+        ]
+    query.stop()
+    found = spark.read.schema("partition int, offset bigint").parquet(f"{directory}/received")
+    return {"rows": found.count(), "distinct_rows": found.distinct().count(), "receivers": receivers[-1:]}
 
 
 def faults_in(history: History) -> dict[str, list[list[Any]]]:

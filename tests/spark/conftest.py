@@ -11,12 +11,15 @@ from kazoo.client import KazooClient
 from pyspark.sql import DataFrame, SparkSession
 
 import pipeline
+from pipeline.tracker import Tracker
 from tests.conformance.group import Group, fresh
 from tests.spark.sessions import end, local_session
 from tests.spark.sinks import HeldCores, Sink
 from zkconsumer.testing.kafka import KafkaCluster
 
 OPTIONS = {"auto.offset.reset": "smallest", "rebalance.max.retries": "50", "rebalance.backoff.ms": "300"}
+
+RECEIVED = "value binary, partition int, offset bigint, consumer_thread string"
 
 
 @pytest.fixture(scope="session")
@@ -78,6 +81,19 @@ def stream(spark: SparkSession, kafka: KafkaCluster, group: Group) -> Source:
         return (reader.schema(schema) if schema else reader).load()
 
     return load
+
+
+@pytest.fixture
+def received(spark: SparkSession, kafka: KafkaCluster, group: Group) -> Iterator[Source]:
+    """`received(topic, …)`: what create_stream() gives, with two threads in the receiver."""
+
+    def create(topic: str, **given: Any) -> DataFrame:
+        arguments: dict[str, Any] = {"zk_quorum": kafka.zookeeper_connect, "schema": RECEIVED, **given}
+        arguments["kafka_params"] = {**OPTIONS, **given.get("kafka_params", {})}
+        return pipeline.create_stream(spark, group_id=group.name, topics={topic: 2}, **arguments)
+
+    yield create
+    Tracker.close_if_any()
 
 
 def _options(kafka: KafkaCluster, group: Group, given: dict[str, Any]) -> dict[str, str]:

@@ -1,22 +1,25 @@
-"""A job with a receiver, in a process of its own, so that it can be killed.
+"""A job with receivers, in a process of its own, so that it can be killed.
 
-    python -m tests.spark.receiver_driver ZOOKEEPER_CONNECT GROUP TOPIC DIRECTORY MASTER
+    python -m tests.spark.receiver_driver ZOOKEEPER_CONNECT GROUP TOPIC DIRECTORY MASTER [RECEIVERS] [no-write-ahead]
 
-Prints the process ids of Spark's JVM and, when rows have been written, of the receiver. Runs until it is killed.
+Says which process is Spark's JVM ("jvm PID"), and what each new progress tells of the receivers ("told JSON"). A line
+on standard input stops the query.
 """
 
 from __future__ import annotations
 
-import json
 import sys
+import threading
 from typing import Any
 
 import pipeline
 from tests.spark.conftest import OPTIONS
-from tests.spark.sessions import local_session
+from tests.spark.sessions import end, local_session
 
 
-def job(spark: Any, connect: str, group: str, topic: str, directory: str) -> Any:
+def job(
+    spark: Any, connect: str, group: str, topic: str, directory: str, *, receivers: int = 1, write_ahead: bool = True
+) -> Any:
     """The query, also for who goes on with it."""
     rows = pipeline.create_stream(
         spark,
@@ -24,7 +27,8 @@ def job(spark: Any, connect: str, group: str, topic: str, directory: str) -> Any
         group,
         {topic: 2},
         {**OPTIONS, "zookeeper.session.timeout.ms": "20000"},
-        write_ahead=True,
+        receivers=receivers,
+        write_ahead=write_ahead,
         directory=f"{directory}/segments",
         schema="partition int, offset bigint",
     )
@@ -33,15 +37,28 @@ def job(spark: Any, connect: str, group: str, topic: str, directory: str) -> Any
 
 
 def main() -> None:
-    connect, group, topic, directory, master = sys.argv[1:]
+    connect, group, topic, directory, master, *more = sys.argv[1:]
     spark = local_session(master)
     print("jvm", spark.sparkContext._gateway.proc.pid, flush=True)  # type: ignore[union-attr]
-    query = job(spark, connect, group, topic, directory)
-    while not query.awaitTermination(1):
+    receivers = int(more[0]) if more else 1
+    query = job(spark, connect, group, topic, directory, receivers=receivers, write_ahead="no-write-ahead" not in more)
+    stopping = threading.Event()
+
+    def wait_for_a_line() -> None:
+        sys.stdin.readline()
+        stopping.set()
+
+    threading.Thread(target=wait_for_a_line, daemon=True).start()
+    shown = -1
+    while not stopping.wait(0.5):
+        if query.exception() is not None:
+            raise query.exception()
         progress = query.lastProgress
-        told = json.loads(progress.sources[0].latestOffset or "{}") if progress else {}
-        if progress and progress.batchId >= 2 and told.get("receivers"):
-            print("receiver", told["receivers"][0]["pid"], flush=True)
+        if progress is not None and progress.batchId > shown and progress.sources[0].latestOffset:
+            shown = progress.batchId
+            print("told", progress.sources[0].latestOffset, flush=True)
+    query.stop()
+    end(spark)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,7 +62,12 @@ def end(spark: SparkSession) -> None:
         gateway.shutdown()
         process = gateway.proc
         process.stdin.close()
-        process.wait(60)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()  # or it outlives the run
+            process.wait()
+            raise
         SparkContext._gateway = None
         SparkContext._jvm = None
 

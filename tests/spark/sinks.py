@@ -19,11 +19,12 @@ from zkconsumer.testing.waiting import eventually
 
 
 class Sink:
-    """Parquet files of one query, and its checkpoint."""
+    """Parquet files of one query, its checkpoint, and a directory for what receivers hand over."""
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self._spark = spark
         self._directory = directory
+        self.segments = directory / "segments"
 
     @contextmanager
     def running(self, rows: DataFrame) -> Iterator[StreamingQuery]:
@@ -41,7 +42,7 @@ class Sink:
     def offsets(self) -> Counter[tuple[int, int]]:
         if not (self._directory / "rows" / "_spark_metadata" / "0").exists():
             return Counter()
-        rows = self._spark.read.parquet(str(self._directory / "rows")).select("partition", "offset").collect()
+        rows = self._spark.read.schema("partition int, offset bigint").parquet(str(self._directory / "rows")).collect()
         return Counter((row.partition, row.offset) for row in rows)
 
     def _writer(self, rows: DataFrame) -> Any:
@@ -53,16 +54,21 @@ class Sink:
 
 
 class HeldCores:
-    """Has both cores of the session, until release(): what is planned meanwhile is not read."""
+    """Has both cores of the session, or one, until release(): what is planned meanwhile is not read."""
 
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
+    def __init__(self, spark: SparkSession, directory: Path, *, cores: int = 2) -> None:
         self._context = spark.sparkContext
+        self._cores = cores
         self._go = directory / "go"
         self._thread = InheritableThread(target=self._hold, name="held-cores")
 
     def __enter__(self) -> Self:
         self._thread.start()
-        eventually(lambda: len(self._jobs()) == 1, "cores are held", 60)
+        try:
+            eventually(lambda: len(self._jobs()) == 1, "cores are held", 60)
+        except BaseException:
+            self.release()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -88,7 +94,7 @@ class HeldCores:
             while not os.path.exists(path):
                 time.sleep(0.05)
 
-        self._context.parallelize(range(2), 2).foreach(wait)
+        self._context.parallelize(range(self._cores), self._cores).foreach(wait)
 
 
 def each_once(topic_ends: dict[int, int]) -> Counter[tuple[int, int]]:
@@ -99,7 +105,21 @@ def stored(group: Group, topic: str) -> dict[int, int]:
     return {partition: int(offset) for partition, offset in group.offsets(topic).items()}
 
 
+def owners(group: Group, topic: str) -> set[str]:
+    """Consumer ids."""
+    return {owner.rpartition("-")[0] for owner in group.owners(topic).values()}
+
+
 def metric(query: StreamingQuery, name: str) -> int:
+    return int(_told(query).get(name, -1))
+
+
+def metrics(query: StreamingQuery) -> dict[str, Any]:
+    """What progress tells of receivers."""
+    return {"receivers": [], "restarts": 0, "doubled_at_most": -1, **_told(query)}
+
+
+def _told(query: StreamingQuery) -> dict[str, Any]:
     progress = query.lastProgress
-    told = None if progress is None else json.loads(progress.sources[0].latestOffset or "null")
-    return -1 if told is None else int(told.get(name, -1))
+    found: dict[str, Any] = (json.loads(progress.sources[0].latestOffset or "null") or {}) if progress else {}
+    return found

@@ -27,6 +27,7 @@ from zkconsumer.testing.waiting import scaled
 
 JOB = Path(__file__).with_name("cluster_job.py")
 LIBRARIES = Path(pyspark.__file__).parents[1]
+DRIVER = "127.0.0.2"  # not where a driver would be taken for that of a local session
 ROWS = 50_000  # fewer, and records are too far apart to come out of order
 
 
@@ -74,7 +75,7 @@ def submit(cluster: StandaloneCluster, environment: dict[str, str], *arguments: 
     settings = ["spark.executor.memory=512m", "spark.driver.memory=512m"]
     settings += [f"{key}={value}" for key, value in QUICK.items()]
     settings += ["spark.ui.enabled=false", "spark.sql.session.timeZone=UTC"]
-    settings += ["spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1"]
+    settings += [f"spark.driver.host={DRIVER}", f"spark.driver.bindAddress={DRIVER}"]
     options = [part for setting in settings for part in ("--conf", setting)]
     done = subprocess.run(  # noqa: PLW1510
         [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.url, *options, *arguments],
@@ -94,12 +95,17 @@ def pack(target: Path) -> Path:
 
 
 def check(result: dict[str, Any], cluster: StandaloneCluster, *, reader: str) -> None:
+    """Of a job that read in all modes."""
     assert result["executors"] == 2
     work = [str(worker.directory) for worker in cluster.workers]
     assert {next(d for d in work if place.startswith(d)) for place, _, _ in result["workers"]} == set(work)
     assert all(any(source.startswith(d) for d in work) for _, source, _ in result["workers"]), "code that was sent"
     assert {how for _, _, how in result["workers"]} == {reader}
     assert result["bounded"] == result["rows"] == result["distinct_rows"] == 2000
+    received = result["received"]
+    assert received["rows"] == received["distinct_rows"] == 2000
+    assert [receiver["owned_partitions"] for receiver in received["receivers"]] == [4]
+    assert result["tracker"] == DRIVER
 
 
 @pytest.mark.timeout(600)
@@ -121,7 +127,7 @@ def test_a_job_brings_our_code_by_py_files(
 
     result = json.loads((tmp_path / "result.json").read_text())
     check(result, cluster, reader="pure")
-    assert group.members() == {}
+    assert group.members() == Group(group.client, f"{group.name}-received").members() == {}
     with quickly(spark):
         alone = faults_in(read_parquet(spark, history))
     assert all(alone.values())
@@ -153,4 +159,4 @@ def test_a_job_brings_a_packed_environment(
     )  # fmt: skip
 
     check(json.loads((tmp_path / "result.json").read_text()), cluster, reader="compiled")
-    assert group.members() == {}
+    assert group.members() == Group(group.client, f"{group.name}-received").members() == {}

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from tests.conformance.group import Group
 from tests.spark.conftest import Source
 from tests.spark.sessions import planners
-from tests.spark.sinks import HeldCores, Sink, each_once, metric, stored
+from tests.spark.sinks import HeldCores, Sink, each_once, metric, owners, stored
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.link import Link
 from zkconsumer.testing.scala import ScalaConsumer
@@ -40,6 +40,25 @@ def test_available_now_writes_all_once_and_commits_the_last_batch(
     sink.write_what_is_there(stream(topics=f"{topic}:2"))
 
     assert sink.offsets() == each_once({0: 100, 1: 100, 2: 110})
+
+
+def test_a_pattern_takes_in_topics_that_come_later_from_their_beginning(
+    kafka: KafkaCluster, topic: str, group: Group, stream: Source, batch: Source, sink: Sink
+) -> None:
+    kafka.produce(topic, [b"x"] * 10, partition=0)
+    pattern = {"topics_pattern": f"{topic}|{topic}-late", "auto_offset_reset": "largest"}
+    with sink.running(stream(**pattern)):
+        eventually(lambda: stored(group, topic) == {0: 10, 1: 0, 2: 0}, "at the end of what was there", 60)
+        kafka.create_topic(f"{topic}-late", partitions=4)
+        kafka.produce(f"{topic}-late", [b"x"] * 20, partition=3)
+        eventually(lambda: stored(group, f"{topic}-late").get(3) == 20, "the new topic is read", 60)
+    assert sink.offsets() == Counter((3, offset) for offset in range(20))
+    kafka.produce(f"{topic}-late", [b"x"] * 5, partition=3)
+    kafka.produce(topic, [b"x"] * 5, partition=0)
+
+    left = batch(**pattern).groupBy("topic").count().collect()
+
+    assert {row.topic: row["count"] for row in left} == {topic: 5, f"{topic}-late": 5}
 
 
 @pytest.mark.parametrize("storage", ["kafka", "both"])
@@ -255,8 +274,3 @@ def test_a_broker_may_be_away_for_a_while(
         kafka.produce(topic, [b"x"] * 100, partition=0)
         eventually(lambda: stored(group, topic) == {0: 200}, "it goes on", 60)
     assert sink.offsets() == each_once({0: 200})
-
-
-def owners(group: Group, topic: str) -> set[str]:
-    """Consumer ids."""
-    return {owner.rpartition("-")[0] for owner in group.owners(topic).values()}

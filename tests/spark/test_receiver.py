@@ -9,83 +9,22 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 import pipeline
 from pipeline.errors import UnknownOption
-from pipeline.tracker import Tracker
 from tests.conformance.group import Group
-from tests.spark.conftest import OPTIONS
+from tests.spark.conftest import OPTIONS, Source
+from tests.spark.sinks import Sink, each_once, metrics, stored
 from tests.spark.test_crash import continuous_produce
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.scala import ScalaConsumer
 from zkconsumer.testing.waiting import eventually, scaled
-
-COLUMNS = "value binary, partition int, offset bigint, consumer_thread string"
-Where = tuple[int, int]
-
-
-@pytest.fixture
-def stream(spark: SparkSession, kafka: KafkaCluster, group: Group) -> Iterator[Callable[..., DataFrame]]:
-    """`stream(topic, …)`: what create_stream() gives, with two threads in the receiver."""
-
-    def create(topic: str, **given: Any) -> DataFrame:
-        arguments: dict[str, Any] = {"kafka_params": OPTIONS, "schema": COLUMNS, **given}
-        return pipeline.create_stream(spark, kafka.zookeeper_connect, group.name, {topic: 2}, **arguments)
-
-    yield create
-    Tracker.close_if_any()
-
-
-class Sink:
-    """Parquet files of one query, its checkpoint, and the directory for its segments."""
-
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
-        self._spark = spark
-        self._directory = directory
-        self.segments = directory / "segments"
-
-    @contextmanager
-    def running(self, rows: DataFrame) -> Iterator[StreamingQuery]:
-        writer = rows.writeStream.format("parquet").option("path", str(self._directory / "rows"))
-        query = writer.option("checkpointLocation", str(self._directory / "checkpoint")).start()
-        try:
-            yield query
-        finally:
-            query.stop()
-
-    def offsets(self) -> Counter[Where]:
-        if not (self._directory / "rows" / "_spark_metadata").exists():
-            return Counter()
-        rows = self._spark.read.schema("partition int, offset bigint").parquet(str(self._directory / "rows")).collect()
-        return Counter((row.partition, row.offset) for row in rows)
-
-
-@pytest.fixture
-def sink(spark: SparkSession, tmp_path: Path) -> Sink:
-    return Sink(spark, tmp_path)
-
-
-def each_once(ends: dict[int, int]) -> Counter[Where]:
-    return Counter((partition, offset) for partition, end in ends.items() for offset in range(end))
-
-
-def stored(group: Group, topic: str) -> dict[int, int]:
-    return {partition: int(offset) for partition, offset in group.offsets(topic).items()}
-
-
-def metrics(query: StreamingQuery) -> dict[str, Any]:
-    progress = query.lastProgress
-    found: dict[str, Any] = json.loads(progress.sources[0].latestOffset or "{}") if progress else {}
-    return {"receivers": [], "restarts": 0, **found}
 
 
 def temporary_directories() -> list[Path]:
@@ -93,11 +32,11 @@ def temporary_directories() -> list[Path]:
 
 
 def test_all_records_come_and_a_stop_leaves_nothing(
-    spark: SparkSession, kafka: KafkaCluster, topic: str, group: Group, stream: Callable[..., DataFrame], sink: Sink
+    spark: SparkSession, kafka: KafkaCluster, topic: str, group: Group, received: Source, sink: Sink
 ) -> None:
     for partition in range(3):
         kafka.produce(topic, [b"x"] * 100, partition=partition)
-    rows = stream(topic, kafka_params={**OPTIONS, "zookeeper.session.timeout.ms": "20000"})
+    rows = received(topic, kafka_params={**OPTIONS, "zookeeper.session.timeout.ms": "20000"})
 
     with sink.running(rows) as query:
         eventually(lambda: sink.offsets() == each_once({0: 100, 1: 100, 2: 100}), "all came", 60)
@@ -115,10 +54,10 @@ def test_all_records_come_and_a_stop_leaves_nothing(
 
 
 def test_partitions_are_shared_with_a_scala_member(
-    kafka: KafkaCluster, topic: str, group: Group, stream: Callable[..., DataFrame], sink: Sink
+    kafka: KafkaCluster, topic: str, group: Group, received: Source, sink: Sink
 ) -> None:
     kafka.produce(topic, [b"x"] * 300, partition=0)
-    with sink.running(stream(topic)):
+    with sink.running(received(topic)):
         eventually(lambda: sink.offsets() == each_once({0: 300}), "alone at first", 60)
         with ScalaConsumer(kafka.zookeeper_connect, group.name, {topic: 1}, properties=OPTIONS) as scala:
             eventually(lambda: len({owner.rpartition("-")[0] for owner in group.owners(topic).values()}) == 2)
@@ -133,9 +72,9 @@ def test_partitions_are_shared_with_a_scala_member(
 
 
 def test_with_write_ahead_nothing_is_lost_or_doubled_when_a_receiver_is_killed(
-    kafka: KafkaCluster, topic: str, group: Group, stream: Callable[..., DataFrame], sink: Sink
+    kafka: KafkaCluster, topic: str, group: Group, received: Source, sink: Sink
 ) -> None:
-    rows = stream(topic, write_ahead=True, directory=str(sink.segments))
+    rows = received(topic, write_ahead=True, directory=str(sink.segments))
     with sink.running(rows) as query, continuous_produce(kafka, topic) as produced:
         eventually(lambda: sum(stored(group, topic).values()) > 2000, "offsets are committed", 60)
         eventually(lambda: len(metrics(query)["receivers"]) == 1, "progress tells of the receiver", 60)
@@ -173,11 +112,11 @@ def test_the_job_of_the_page_counts_words(kafka: KafkaCluster, topic: str, tmp_p
 
 
 def test_mistakes_are_told_in_one_line(
-    spark: SparkSession, kafka: KafkaCluster, topic: str, stream: Callable[..., DataFrame], sink: Sink
+    spark: SparkSession, kafka: KafkaCluster, topic: str, received: Source, sink: Sink
 ) -> None:
     def refused(**given: Any) -> str:
         with pytest.raises(UnknownOption) as error:
-            stream(topic, **given)
+            received(topic, **given)
         assert "\n" not in str(error.value)
         return str(error.value)
 
@@ -193,7 +132,7 @@ def test_mistakes_are_told_in_one_line(
         assert 'File "' not in str(error.value)
         return str(error.value)
 
-    assert "there is no topic nowhere" in fails(stream("nowhere"))
+    assert "there is no topic nowhere" in fails(received("nowhere"))
     file = sink.segments.with_name("file")
     file.write_text("")
-    assert f"directory {file} cannot be used" in fails(stream(topic, directory=str(file)))
+    assert f"directory {file} cannot be used" in fails(received(topic, directory=str(file)))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from pipeline.tracker import Tracker
 from tests.conformance.group import Group
+from tests.spark.applications import Driver, is_running, receivers
 from tests.spark.receiver_driver import job
-from tests.spark.test_crash import continuous_produce
-from tests.spark.test_receiver import Sink, each_once
+from tests.spark.sinks import Sink, each_once
+from tests.spark.test_crash import PATIENCE_S, SPARK_STARTS_S, continuous_produce
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import eventually
 
@@ -23,22 +20,18 @@ def test_a_killed_driver_leaves_no_receiver_and_its_job_goes_on_without_loss(
     spark: SparkSession, kafka: KafkaCluster, topic: str, group: Group, tmp_path: Path
 ) -> None:
     arguments = (kafka.zookeeper_connect, group.name, topic, str(tmp_path))
-    command = [sys.executable, "-m", "tests.spark.receiver_driver", *arguments, "local[2]"]
     with continuous_produce(kafka, topic) as produced:
-        driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert driver.stdout is not None
-        pids = {}
-        for line in driver.stdout:  # the time-out of the test ends a wait for ever
-            name, pid = line.split()
-            pids[name] = int(pid)
-            if name == "receiver":
-                break
-        os.kill(pids["jvm"], signal.SIGKILL)
-        driver.kill()
-        driver.communicate()
+        driver = Driver("receiver_driver", *arguments, "local[2]")
+        try:
+            driver.wait(lambda: driver.said("told"), "rows have come", SPARK_STARTS_S)
+            driver.wait(lambda: receivers(driver), "progress tells of the receiver", PATIENCE_S)
+            [receiver] = receivers(driver)
+            driver.kill()
+        finally:
+            driver.close()
 
         eventually(lambda: group.members() == {}, "the receiver has left, long before its session's end", 10)
-        eventually(lambda: not Path(f"/proc/{pids['receiver']}").exists(), "no process is left", 30)
+        eventually(lambda: not is_running(receiver["pid"]), "no process is left", 30)
 
     query = job(spark, *arguments)
     try:

@@ -24,6 +24,10 @@ def test_topics_name_their_streams_and_keys_count_without_case() -> None:
         ({"memebers": "2"}, "no option memebers; did you mean members?"),
         ({"members": "none"}, "option members=none should be a whole number, at least 1"),
         ({"topics": "orders:0"}, '\'orders:0\' should be "topic" or "topic:streams"'),
+        ({"topics": "orders:2,,"}, '\'\' should be "topic" or "topic:streams"'),
+        ({"topics": "orders:2,orders"}, "option topics=orders:2,orders: orders is named more than once"),
+        ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger=0 should be a whole number, at least 1"),
+        ({"leader.timeout.ms": "-1"}, "option leader.timeout.ms=-1 should be a whole number, at least 0"),
         ({"topics.pattern": "o.*"}, "give either option topics"),
         ({"handover": "nobody"}, "option handover=nobody should be checkpoint or group"),
         ({"starting.offsets": "[1]"}, "should be stored or earliest or latest, or offsets by topic and partition"),
@@ -31,7 +35,7 @@ def test_topics_name_their_streams_and_keys_count_without_case() -> None:
         ({"auto.offset.reset": "first"}, "Wrong value first of auto.offset.reset"),
         ({"path": "orders"}, "load() takes no path here"),
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+    ids=lambda value: "=".join(*value.items()) if isinstance(value, dict) else "",
 )
 def test_a_wrong_option_is_told_in_one_line(changed: dict[str, str], line: str) -> None:
     with pytest.raises(UnknownOption) as error:
@@ -77,3 +81,8 @@ def test_a_checkpoint_remembers_ranges_and_all_ends() -> None:
     assert restored == second
     assert restored.ranges == (OffsetRange(TopicAndPartition("t", 1), 17, 20, "g_c-0"),)
     assert restored.ends == {TopicAndPartition("t", 0): 15, TopicAndPartition("t", 1): 20}
+
+
+def test_a_pattern_is_checked_when_it_is_given() -> None:
+    with pytest.raises(UnknownOption, match=r"option topics\.pattern: "):
+        SourceOptions.of({"zookeeper.connect": "127.0.0.1:2181", "group.id": "g", "topics.pattern": "orders["})

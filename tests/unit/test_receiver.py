@@ -11,6 +11,7 @@ import pytest
 
 from fetcher.structs import TopicAndPartition
 from pipeline.options import SourceOptions
+from pipeline.ranges import AtRisk
 from pipeline.receiver import ReceiverSettings, StreamSettings, _Receiver, receive
 from pipeline.segments import Run, SegmentWriter, names_in, runs_of
 
@@ -87,16 +88,38 @@ def test_after_a_failed_write_nothing_later_counts_as_written_before_it(receiver
     assert receiver._written == {HERE: 10}
 
 
-def test_a_receiver_stands_still_when_too_much_is_waiting_but_not_when_it_has_to_let_go(
-    receiver: _Receiver, tmp_path: Path
-) -> None:
+def test_a_receiver_stands_still_when_too_much_is_waiting(receiver: _Receiver, tmp_path: Path) -> None:
     receiver._keep(HERE, "a-0", _batch(0, 5))
     assert receiver._write_segment()  # now more than 100 bytes are waiting
     receiver._keep(HERE, "a-0", _batch(5, 5))
+
     assert not receiver._write_segment()
+
+    assert _spans(tmp_path) == [(0, 5)]
+
+
+def test_when_it_has_to_let_go_meanwhile_it_leaves_to_the_next_owner_what_it_holds(
+    receiver: _Receiver, tmp_path: Path
+) -> None:
+    receiver._keep(HERE, "a-0", _batch(0, 5))
+    receiver._write_segment()
+    receiver._keep(HERE, "a-0", _batch(5, 5))
 
     receiver._has_to_write = True
     assert receiver._write_segment()
+    receiver._keep(HERE, "a-0", _batch(10, 5))  # handed out before the rebalance: without what came before it, a gap
 
-    assert _spans(tmp_path) == [(0, 5), (5, 10)]
     assert not receiver._has_to_write
+    assert receiver._received.runs == []
+    assert _spans(tmp_path) == [(0, 5)]
+    assert receiver._written == {HERE: 5}
+
+
+def test_what_leaves_with_a_session_is_counted_until_it_is_back_untouched(receiver: _Receiver) -> None:
+    receiver._committed = {HERE: 2}
+    receiver._keep(HERE, "a-0", _batch(2, 5))
+
+    receiver._let_go()
+
+    assert receiver._doubled_at_most == 5
+    assert receiver._at_risk == {HERE: AtRisk(2, 5)}
