@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,9 @@ UNDOING: dict[Store, list[str]] = {
     "kafka": ["remove", "verify", "end", "done"],  # a group goes as a whole
     "zookeeper": ["remove", "write 0", "write 1", "verify", "end", "done"],
 }
-OFFSET_COMMIT = (8).to_bytes(2, "big")  # a broker's request, behind its size
+# Brokers' OffsetCommit and DeleteGroups, behind the size; ZooKeeper's create and set, behind size and number.
+WRITING = {(8).to_bytes(2, "big"), (42).to_bytes(2, "big"), (1).to_bytes(4, "big"), (5).to_bytes(4, "big")}
+OFFSET_FETCH = {(9).to_bytes(2, "big")}
 PART = 20  # bytes: less than any request that writes
 
 
@@ -79,9 +81,6 @@ class Servers:
     def linked_connect(self) -> str:
         return f"{self.link.address}{self.client.chroot}"
 
-    def link_to(self, store: Store) -> Link:
-        return self.link if store == "zookeeper" else self.kafka.links[0]
-
 
 class Change:
     """A migration of one new group: from three offsets to a store that has others, or none."""
@@ -91,6 +90,7 @@ class Change:
         self.group = Group(servers.client, fresh("killed"))
         self.journal = directory / "journal"
         self._run = run
+        self.link = servers.link if target == "zookeeper" else servers.kafka.links[0]
         self._source: Store = "zookeeper" if target == "kafka" else "kafka"
         for partition, offset in PLANNED.items():
             self.group.put(f"offsets/{servers.topic}/{partition}", str(offset))
@@ -167,26 +167,42 @@ def test_a_migration_killed_before_any_step_is_finished_or_undone(
         change.settle(how, step)
 
 
-def in_the_middle(change: Change, process: Stepped) -> None:
-    """Only a part of the next request arrives, then its sender is dead."""
-    link = change.servers.link_to(change.target)
-    link.cut_after(PART, Direction.UP)
-    process.take()
-    eventually(lambda: link.is_cut, timeout_s=60)
-    process.kill()
-    link.heal()
+def at_request(change: Change, kinds: Collection[bytes], act: Callable[[], None]) -> list[bytes]:
+    """Do this when the first request of these kinds about this group has arrived. Those that arrived."""
+    arrived: list[bytes] = []
+    at = slice(8, 12) if change.target == "zookeeper" else slice(4, 6)
+
+    def look(_connection: int, direction: Direction, data: bytes) -> None:
+        if direction is Direction.UP and data[at] in kinds and change.group.name.encode() in data:
+            arrived.append(data)
+            if len(arrived) == 1:
+                act()
+
+    change.link.tap(look)
+    return arrived
 
 
-def before_the_answer(change: Change, process: Stepped) -> None:
-    """The next request arrives, its answer does not, and its sender is dead."""
-    link = change.servers.link_to(change.target)
-    link.black_hole(Direction.DOWN)
-    sent = link.transferred.up
+def in_the_middle(change: Change, process: Stepped, *, behind: Collection[bytes] = ()) -> None:
+    """Only a part of the next request arrives, then its sender is cut off, and dead. Next: behind one of these."""
+    cut = partial(change.link.cut_after, PART, Direction.UP)
+    if behind:
+        at_request(change, behind, cut)
+    else:
+        cut()
     process.take()
-    eventually(lambda: link.transferred.up >= sent + PART, timeout_s=60)
+    eventually(lambda: change.link.is_cut, timeout_s=60)
     process.kill()
-    link.drop_connections()
-    link.heal()
+    change.link.heal()
+
+
+def before_the_answer(change: Change, process: Stepped, *, behind: Collection[bytes] = ()) -> None:
+    """The request that writes arrives, its answer does not, and its sender is dead."""
+    arrived = at_request(change, WRITING, partial(change.link.black_hole, Direction.DOWN))
+    process.take()
+    eventually(lambda: arrived, timeout_s=60)
+    process.kill()
+    change.link.drop_connections()
+    change.link.heal()
 
 
 DYING = [in_the_middle, before_the_answer]
@@ -196,7 +212,7 @@ DYING = [in_the_middle, before_the_answer]
 @pytest.mark.parametrize("how", ["resume", "roll-back"])
 @pytest.mark.parametrize("step", WRITES)
 def test_a_migration_killed_inside_a_request_is_finished_or_undone(
-    new_change: Callable[[], Change], step: str, how: str, dies: Callable[[Change, Stepped], None]
+    new_change: Callable[[], Change], step: str, how: str, dies: Callable[..., None]
 ) -> None:
     """Of a request that arrived in part nothing is stored, of one whose answer was not seen all."""
     change = new_change()
@@ -231,7 +247,7 @@ def test_a_roll_back_killed_before_any_step_is_finished_or_turned(new_change: Ca
 @pytest.mark.parametrize("dies", DYING, ids=lambda dies: dies.__name__)
 @pytest.mark.parametrize("how", ["resume", "roll-back"])
 def test_a_roll_back_killed_inside_a_request_is_finished_or_turned(
-    new_change: Callable[[], Change], how: str, dies: Callable[[Change, Stepped], None]
+    new_change: Callable[[], Change], how: str, dies: Callable[..., None]
 ) -> None:
     """The one that deletes the group in Kafka, the first that writes to ZooKeeper."""
     change = new_change()
@@ -241,7 +257,7 @@ def test_a_roll_back_killed_inside_a_request_is_finished_or_turned(
         migration.kill()
     with change.begun("roll-back") as undoing:
         undoing.reach(step)
-        dies(change, undoing)
+        dies(change, undoing, behind=OFFSET_FETCH if change.target == "kafka" else ())
 
     one_undone = {"kafka": {}, "zookeeper": {**PLANNED, 0: 1}}[change.target]
     change.await_stored(one_undone if dies is before_the_answer else PLANNED, dies.__name__)
@@ -290,26 +306,12 @@ def test_what_somebody_else_writes_meanwhile_is_noticed(servers: Servers, run: R
     change.settle("resume", "somebody else wrote")
 
 
-def hold_commits(change: Change, link: Link) -> list[bytes]:
-    """Let this group's commits arrive, but no answers from then on. Those that arrived."""
-    arrived: list[bytes] = []
-
-    def hold(_connection: int, direction: Direction, data: bytes) -> None:
-        if direction is Direction.UP and data[4:6] == OFFSET_COMMIT and change.group.name.encode() in data:
-            arrived.append(data)
-            if len(arrived) == 1:
-                link.black_hole(Direction.DOWN)
-
-    link.tap(hold)
-    return arrived
-
-
 @pytest.mark.parametrize("how", ["resume", "roll-back"])
 def test_a_broker_killed_during_a_migration(servers: Servers, run: Run, tmp_path: Path, how: str) -> None:
     """It dies with the command's request unanswered: one line, what to do, and after its restart that works."""
     change = Change(servers, run, "kafka", tmp_path)
     broker, link = servers.kafka.broker(0), servers.kafka.links[0]
-    held = hold_commits(change, link)
+    held = at_request(change, WRITING, partial(link.black_hole, Direction.DOWN))
     where = ("--zookeeper", servers.linked_connect, "--group", change.group.name, "--journal-dir", str(change.journal))
     with command(tmp_path / "run", "offsets", "migrate", *where, "--execute") as migration:
         eventually(lambda: held, migration.stderr, 60)
@@ -339,10 +341,9 @@ def test_zookeeper_killed_during_a_migration_and_the_migration_too(
     with change.begun() as migration:
         migration.reach("write 1")
         if target == "zookeeper":
-            servers.link.black_hole(Direction.DOWN)
-            sent = servers.link.transferred.up
+            arrived = at_request(change, WRITING, partial(servers.link.black_hole, Direction.DOWN))
             migration.take()
-            eventually(lambda: servers.link.transferred.up >= sent + PART, timeout_s=60)
+            eventually(lambda: arrived, timeout_s=60)
         servers.zookeeper.kill()
         migration.kill()
     servers.link.drop_connections()
@@ -371,7 +372,7 @@ def test_zookeeper_killed_and_back_does_not_end_a_migration(servers: Servers, ru
 def test_a_migration_ended_by_ctrl_c_says_how_to_go_on(servers: Servers, run: Run, tmp_path: Path) -> None:
     change = Change(servers, run, "kafka", tmp_path)
     link = servers.kafka.links[0]
-    held = hold_commits(change, link)
+    held = at_request(change, WRITING, partial(link.black_hole, Direction.DOWN))
     where = ("--zookeeper", servers.linked_connect, "--group", change.group.name, "--journal-dir", str(change.journal))
     with command(tmp_path / "run", "offsets", "migrate", *where, "--execute") as migration:
         eventually(lambda: held, migration.stderr, 60)

@@ -52,7 +52,7 @@ class Level:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", metavar="bash|zsh|fish", choices=("bash", "zsh", "fish", *set(NAMED.values())))
+    parser.add_argument("shell", metavar="bash|zsh|fish", choices=("bash", "zsh", "fish", *sorted(set(NAMED.values()))))
     parser.add_argument("line", nargs="?", default="", help=argparse.SUPPRESS)
 
 
