@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fetcher.structs import TopicAndPartition
-from pipeline.members import AtRisk, Holding, Ledger, Member
+from pipeline.members import Holding, Ledger, Member
 from pipeline.options import SourceOptions
-from pipeline.ranges import OffsetRange
+from pipeline.ranges import AtRisk, OffsetRange
 
 WHERE = TopicAndPartition("orders", 0)
 
