@@ -35,7 +35,7 @@ test-spark: $(READY)    ## the pipeline on real Spark and a cluster on loopback
 	@$(RUN) -m pytest --strict-servers tests/spark $(PYTEST_ARGS)
 
 test-study: $(READY)    ## the study, the new consumer on real brokers, the report in a browser
-	@.ci/with-chromium $(RUN) -m pytest --strict-servers -n $(WORKERS) --dist loadfile tests/study $(PYTEST_ARGS)
+	@.ci/with-programs chromium $(RUN) -m pytest --strict-servers -n $(WORKERS) --dist loadfile tests/study $(PYTEST_ARGS)
 
 test-churn: $(READY)    ## a million records through a group whose members come, go and are killed (minutes)
 	@ZKCONSUMER_CHURN_RECORDS=1000000 $(RUN) -m pytest --strict-servers tests/broker/test_churn.py $(PYTEST_ARGS)

@@ -14,6 +14,7 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.ref cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -45,6 +46,10 @@ cdef extern from "sys/socket.h" nogil:
 cdef extern from "Python.h":
     ctypedef struct TypeObject "PyTypeObject":
         void *tp_iternext
+    PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *content, Py_ssize_t size) except NULL
+    char *content_of "PyBytes_AS_STRING"(PyObject *owned) nogil
+    int resize_bytes "_PyBytes_Resize"(PyObject **owned, Py_ssize_t size) except -1
+    void release "Py_XDECREF"(PyObject *owned)
 
 cdef extern from "_checksums.h":
     void checksums_prepare(int may_use_instructions)
@@ -65,6 +70,7 @@ cdef enum:
     APPEND_TIME = 1
     VERIFY_AHEAD = 64 * 1024  # bytes whose checksums are looked at in one go, while other threads run
     MOST_NESTING = 8
+    SIZE_PREFIX = 4
     MOST_KEPT_IN_VAIN = 64 * 1024  # bytes of an answer that a set may keep in memory beside its own
 
 cdef enum Found:
@@ -1219,21 +1225,68 @@ def receive(int descriptor, int waker, char[::1] target not None, int timeout_ms
     return outcome
 
 
-def receive_bytes(int descriptor, int waker, Py_ssize_t size, int timeout_ms):
-    """The next `size` bytes in memory of their own, which is neither cleared before nor copied after; or an outcome."""
-    cdef bytes target = PyBytes_FromStringAndSize(NULL, size)
-    cdef char *at = PyBytes_AS_STRING(target)
-    cdef Py_ssize_t filled = 0
+cdef int fill_answer(
+    int descriptor, int waker, char *target, Py_ssize_t smallest, Py_ssize_t room, int timeout_ms,
+    char *prefix, Py_ssize_t *filled,
+) noexcept nogil:
+    """The prefix, and what it announces if that is possible and fits; `filled` counts both, for the next try."""
+    cdef Py_ssize_t part = filled[0] if filled[0] < SIZE_PREFIX else SIZE_PREFIX
+    cdef Py_ssize_t size
+    cdef int outcome = fill(descriptor, waker, prefix, SIZE_PREFIX, timeout_ms, &part)
+    if outcome != FILLED:
+        filled[0] = part
+        return outcome
+    if filled[0] < SIZE_PREFIX:
+        filled[0] = SIZE_PREFIX
+    size = int32_at(<const uint8_t *> prefix)
+    if size < smallest or size > room:
+        return FILLED
+    part = filled[0] - SIZE_PREFIX
+    outcome = fill(descriptor, waker, target, size, timeout_ms, &part)
+    filled[0] = SIZE_PREFIX + part
+    return outcome
+
+
+def receive_answer(int descriptor, int waker, Py_ssize_t likely, Py_ssize_t smallest, Py_ssize_t most, int timeout_ms):
+    """An answer after the four bytes of its size: (FILLED or another outcome, its size, itself).
+
+    It gets memory of its own, neither cleared before nor copied after. If it is no larger than `likely` it comes in one
+    go, size and all, while other threads run. One smaller than `smallest` or larger than `most` is left to the caller:
+    (FILLED, its size, None).
+    """
+    cdef PyObject *owned = NULL
+    cdef char[SIZE_PREFIX] prefix
+    cdef char *at
+    cdef Py_ssize_t room = likely if likely < most else most
+    cdef Py_ssize_t filled = 0, size
     cdef int outcome
-    while True:
-        with nogil:
-            outcome = fill(descriptor, waker, at, size, timeout_ms, &filled)
-        if outcome != EINTR:
-            break
-        PyErr_CheckSignals()
-    if outcome > 0:
-        raise OSError(outcome, strerror(outcome))
-    return target if outcome == FILLED else outcome
+    try:
+        while True:
+            if owned is NULL:
+                owned = new_bytes(NULL, room)
+            at = content_of(owned)
+            with nogil:
+                outcome = fill_answer(descriptor, waker, at, smallest, room, timeout_ms, prefix, &filled)
+            if outcome == EINTR:
+                PyErr_CheckSignals()
+                continue
+            if outcome > 0:
+                raise OSError(outcome, strerror(outcome))
+            if outcome != FILLED:
+                return outcome, 0, None
+            size = int32_at(<const uint8_t *> prefix)
+            if size < smallest or size > most:
+                return FILLED, size, None
+            if filled == SIZE_PREFIX + size:
+                break
+            release(owned)
+            owned = NULL
+            room = size
+        if room != size:
+            resize_bytes(&owned, size)
+        return FILLED, size, <object> owned
+    finally:
+        release(owned)
 
 
 def crc32(const uint8_t[::1] data not None, *, bint by_instruction=True):

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from fetcher.errors import ClosedChannelException, MalformedResponseException
-from fetcher.receiving import CLOSED, TIMED_OUT, WOKEN, receive, receive_bytes
+from fetcher.receiving import CLOSED, TIMED_OUT, WOKEN, receive, receive_answer
 
 SMALLEST_RESPONSE = 4  # a correlation id
 BUFFER_STEP = 8 * 1024 * 1024  # memory is taken as bytes arrive, not as a length promises them
@@ -43,6 +43,7 @@ class BlockingChannel:
         self._read_timeout_s = read_timeout_s
         self._receive_buffer_bytes = receive_buffer_bytes
         self._socket: socket.socket | None = None
+        self._likely_bytes = SMALLEST_RESPONSE  # of the next answer: the last one's
         self._waker = _Waker()
 
     @property
@@ -91,9 +92,23 @@ class BlockingChannel:
     def receive(self) -> memoryview:
         """The next answer, without its length. Nobody else holds its bytes."""
         connected = self._connected()
-        prefix = bytearray(_SIZE.size)
-        self._fill(connected, memoryview(prefix))
-        (size,) = _SIZE.unpack(prefix)
+        if receive_answer is not None:
+            outcome, size, answer = receive_answer(
+                connected.fileno(),
+                self._waker.descriptor.fileno(),
+                self._likely_bytes,
+                SMALLEST_RESPONSE,
+                BUFFER_STEP,
+                self._read_timeout_ms(),
+            )
+            self._check_outcome(outcome)
+            if answer is not None:
+                self._likely_bytes = size
+                return memoryview(answer)
+        else:
+            prefix = bytearray(_SIZE.size)
+            self._fill(connected, memoryview(prefix))
+            (size,) = _SIZE.unpack(prefix)
         if size < SMALLEST_RESPONSE:
             raise MalformedResponseException(
                 f"{self._where()} announced a response of {size} bytes; the smallest has {SMALLEST_RESPONSE}"
@@ -101,13 +116,6 @@ class BlockingChannel:
         return self._receive_body(connected, size)
 
     def _receive_body(self, connected: socket.socket, size: int) -> memoryview:
-        if receive_bytes is not None and size <= BUFFER_STEP:
-            self._waker.check()
-            timeout_ms = max(1, int(self._read_timeout_s * 1000))
-            received = receive_bytes(connected.fileno(), self._waker.descriptor.fileno(), size, timeout_ms)
-            if not isinstance(received, int):
-                return memoryview(received)
-            self._check_outcome(received)
         body = bytearray(min(size, BUFFER_STEP))
         filled = 0
         while True:
@@ -124,7 +132,10 @@ class BlockingChannel:
             return
         self._waker.check()
         waker = self._waker.descriptor.fileno()
-        self._check_outcome(receive(connected.fileno(), waker, target, max(1, int(self._read_timeout_s * 1000))))
+        self._check_outcome(receive(connected.fileno(), waker, target, self._read_timeout_ms()))
+
+    def _read_timeout_ms(self) -> int:
+        return max(1, int(self._read_timeout_s * 1000))
 
     def _check_outcome(self, outcome: int) -> None:
         self._waker.check()

@@ -112,12 +112,13 @@ def judge(history: History, *, progress: Callable[[str], None] = lambda _: None)
     """Run every job. Small tables come whole; of bad cases at most EVIDENCE_ROWS a subject."""
     produced, delivered = history["produced"].cache(), history["delivered"].cache()
     owned, committed = history["owned"].cache(), history["committed"].cache()
+    starts = F.broadcast(_starts(history["event"]))
     checks = {
         "lost": jobs.lost(produced, delivered),
-        "duplicated": jobs.duplicated(delivered),
-        "reordered": jobs.reordered(delivered),
-        "delivered_by_non_owner": jobs.delivered_by_non_owner(delivered, owned),
-        "commits_going_back": jobs.commits_going_back(committed),
+        "duplicated": _since(starts, jobs.duplicated(delivered), "again_ms"),
+        "reordered": _since(starts, jobs.reordered(delivered), "time_ms"),
+        "delivered_by_non_owner": _since(starts, jobs.delivered_by_non_owner(delivered, owned), "time_ms"),
+        "commits_going_back": _since(starts, jobs.commits_going_back(committed), "time_ms"),
     }
     windows = jobs.rebalances(owned).cache()
     figures = {
@@ -141,6 +142,17 @@ def judge(history: History, *, progress: Callable[[str], None] = lambda _: None)
     for frame in (produced, delivered, owned, committed, windows):
         frame.unpersist()
     return Judgement(findings, tables)
+
+
+def _starts(events: DataFrame) -> DataFrame:
+    """When the timeline of each subject began; what has no such event has begun with its first line."""
+    return events.where(F.col("event") == "start").groupBy("subject").agg(F.min("time_ms").alias("start_ms"))
+
+
+def _since(starts: DataFrame, cases: DataFrame, column: str) -> DataFrame:
+    """Those from the start of the timeline on: the first joins are no part of a scenario."""
+    begun = F.col("start_ms").isNull() | (F.col(column) >= F.col("start_ms"))
+    return cases.join(starts, "subject", "left").where(begun).drop("start_ms")
 
 
 def _finding(frame: DataFrame, *, weight: str | None) -> Finding:

@@ -41,7 +41,7 @@ def timeline(one: Figures, tables: Mapping[str, Sequence[Row]], until_s: float) 
             y=[_where(row) for row in owned],
             base=begins,
             x=[end - begin for begin, end in zip(begins, ends, strict=True)],
-            marker={"color": COLOURS[number % len(COLOURS)], "line": {"color": GAP, "width": 1}},
+            marker={"color": colour(number), "line": {"color": GAP, "width": 1}},
             text=[plain(member)] * len(owned),
             textposition="inside",
             insidetextanchor="start",
@@ -73,6 +73,11 @@ def timeline(one: Figures, tables: Mapping[str, Sequence[Row]], until_s: float) 
     return figure
 
 
+def colour(number: int) -> str:
+    """Of the subject or member in this place."""
+    return COLOURS[number % len(COLOURS)]
+
+
 def pauses(rows: Sequence[Figures]) -> go.Figure:
     """The longest silence after each thing the scenario did, all consumers beside each other."""
     found = by_happening(rows)
@@ -102,7 +107,7 @@ def lag(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]], until_s: f
             y=[behind for _, behind in points],
             name=plain(one.title),
             mode="lines",
-            line={"color": COLOURS[number % len(COLOURS)], "dash": "dash" if one.protocol == "new" else "solid"},
+            line={"color": colour(number), "dash": "dash" if one.protocol == "new" else "solid"},
         )
     shown = [row["lag"] for one in rows for row in tables["lag"] if _after_start(row, one, tables)]
     figure.update_layout(
@@ -151,7 +156,7 @@ def _bar(number: int, one: Figures) -> dict[str, Any]:
     hatched = {"shape": "/", "size": 6, "fgcolor": "#ffffff", "fgopacity": 0.6} if one.protocol == "new" else {}
     return {
         "name": plain(one.title), "orientation": "h", "texttemplate": "%{x:,}", "textposition": "outside",
-        "cliponaxis": False, "marker": {"color": COLOURS[number % len(COLOURS)], "pattern": hatched},
+        "cliponaxis": False, "marker": {"color": colour(number), "pattern": hatched},
     }  # fmt: skip
 
 

@@ -6,26 +6,21 @@ Pure. The old strategies come from zkconsumer.assignment, by release; the new on
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from itertools import cycle
 
-from study.assignors import (
-    Assignment,
-    Assignor,
-    Member,
-    assign_broadcast,
-    assign_cooperative_sticky,
-    assign_range,
-    assign_round_robin,
-    assign_sticky_1_1,
-    assign_sticky_3_9,
-    random_assignor,
-)
+from study.assignors import Assignment, Assignor, Member
+from study.assignors.dealing import share_by_range, share_round_robin
 from study.assignors.model import in_java_order
-from zkconsumer.assignment import AssignmentContext, assignor_for
-from zkconsumer.cluster_view import assignment_context
-from zkconsumer.emulation import Emulation, emulation
+from study.assignors.numbering import Held, NumberedAssignor, Numbering, Question, Roster
+from study.assignors.own import share_at_random, share_with_everybody
+from study.assignors.sticky_1_1 import share_sticky_1_1
+from study.assignors.sticky_3_9 import share_cooperative_sticky, share_sticky_3_9
+from zkconsumer.assignment import AssignmentContext, Circle, common_threads, hash_order, runs_of
+from zkconsumer.cluster_view import assignment_context, partitions_in_map_order
+from zkconsumer.emulation import RoundRobin
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.topic_count import ConsumerThreadId
 
@@ -42,7 +37,14 @@ class Group:
     members: Mapping[str, Mapping[str, int]]
 
     @cached_property
-    def subscriptions(self) -> dict[str, frozenset[str]]:
+    def numbering(self) -> Numbering:
+        return Numbering(self.topics)
+
+    @cached_property
+    def roster(self) -> Roster:
+        return Roster(self.numbering, self._subscriptions())
+
+    def _subscriptions(self) -> dict[str, frozenset[str]]:
         """Each member's topics; equal ones are one object."""
         known: dict[frozenset[str], frozenset[str]] = {}
         by_mapping: dict[int, frozenset[str]] = {}
@@ -64,30 +66,32 @@ class Group:
     @cached_property
     def context(self) -> AssignmentContext:
         """What an old member sees that looks at all topics of the group."""
-        return self.context_of(whole_group=True)
-
-    def context_of(self, *, whole_group: bool) -> AssignmentContext:
         return assignment_context(
             "plan",
             next(iter(self.threads)),
             self.threads,
-            lambda topics: {topic: range(self.topics.get(topic, 0)) for topic in topics},
-            whole_group=whole_group,
+            self.partitions,
+            whole_group=True,
         )
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, range]:
+        """Their numbers, of topics that are not there too."""
+        return {topic: range(self.topics.get(topic, 0)) for topic in topics}
 
     def with_member(self, name: str, threads: Mapping[str, int]) -> Group:
         """The same one when asked again: every strategy asks, and what it has computed is kept."""
-        wanted = {**self.members, name: threads}
-        if self._changed.get("joined") is None or self._changed["joined"].members != wanted:
-            self._changed["joined"] = Group(self.topics, wanted)
-        return self._changed["joined"]
+        return self._changed_to("joined", {**self.members, name: threads})
 
     def without(self, name: str) -> Group:
         """Likewise."""
-        wanted = {each: threads for each, threads in self.members.items() if each != name}
-        if self._changed.get("left") is None or self._changed["left"].members != wanted:
-            self._changed["left"] = Group(self.topics, wanted)
-        return self._changed["left"]
+        return self._changed_to("left", {each: threads for each, threads in self.members.items() if each != name})
+
+    def _changed_to(self, how: str, members: Mapping[str, Mapping[str, int]]) -> Group:
+        known = self._changed.get(how)
+        if known is None or known.members != members:
+            known = self._changed[how] = Group(self.topics, members)
+            known.__dict__["numbering"] = self.numbering  # a partition has the same number everywhere
+        return known
 
     @cached_property
     def _changed(self) -> dict[str, Group]:
@@ -96,28 +100,39 @@ class Group:
 
 @dataclass(frozen=True)
 class Change:
-    """What a join or leave does. `needless`: moved although their owner stays. `rounds`: rebalances it takes."""
+    """What a join or leave does. `needless`: moved although their owner stays. `rounds`: rebalances it takes.
+
+    `gave` and `took`: how many partitions each member lost and got; members that did neither are left out.
+    """
 
     moved: int
     needless: int
     rounds: int
+    gave: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    took: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One strategy's answer; `problem` instead of an assignment if it refuses the group."""
+    """One strategy's answer; `problem` instead of anybody's partitions if it refuses the group."""
 
     strategy: str
-    assignment: Assignment
-    joined: Change | None
-    left: Change | None
+    numbering: Numbering
+    held: Held
+    joined: Change | None = None
+    left: Change | None = None
     problem: str | None = None
 
+    @cached_property
+    def assignment(self) -> Assignment:
+        partition_of = self.numbering.partition_of
+        return {name: [partition_of[number] for number in mine] for name, mine in self.held.items()}
+
     def counts(self) -> dict[str, int]:
-        return {name: len(mine) for name, mine in self.assignment.items()}
+        return {name: len(mine) for name, mine in self.held.items()}
 
 
-Shares = Callable[[Group, Assignment | None], Assignment]
+Shares = Callable[[Group, Held | None], Held]
 """Who gets what, given what everybody had."""
 
 
@@ -133,97 +148,140 @@ def plan(
 
     By its name in STRATEGIES, or `own` under a name of its own.
     """
-    shares = _new(own) if own else STRATEGIES[strategy]
-    if strategy == "broadcast" and len(group.members) * sum(group.topics.values()) > _MOST_COPIES:
-        return Outcome(strategy, {}, None, None, "everybody would get everything: too much to list")
+    shares = _own(own) if own else STRATEGIES[strategy]
+    if strategy == "broadcast" and len(group.members) * group.numbering.total > _MOST_COPIES:
+        return _refused(strategy, group, "everybody would get everything: too much to list")
     try:
         settled, _ = _settled(shares, group, None)
     except IllegalArgumentException as error:
-        return Outcome(strategy, {}, None, None, str(error).partition("\n")[0])
+        return _refused(strategy, group, str(error).partition("\n")[0])
     return Outcome(
         strategy,
+        group.numbering,
         {name: settled[name] for name in in_java_order(settled)},
         _change(shares, group.with_member(*join), settled) if join else None,
         _change(shares, group.without(leave), settled) if leave else None,
     )
 
 
-def _change(shares: Shares, changed: Group, before: Assignment) -> Change | None:
+def _refused(strategy: str, group: Group, problem: str) -> Outcome:
+    return Outcome(strategy, group.numbering, {}, problem=problem)
+
+
+def _change(shares: Shares, changed: Group, before: Held) -> Change | None:
     if not changed.members:
         return None
     try:
         after, rounds = _settled(shares, changed, before)
     except IllegalArgumentException:
         return None
-    lost = {name: len(set(mine).difference(after.get(name, ()))) for name, mine in before.items()}
-    return Change(sum(lost.values()), sum(lost[name] for name in lost if name in changed.members), rounds)
+    gave = {name: _lost(mine, after.get(name, [])) for name, mine in before.items()}
+    took = {name: len(mine) - len(before.get(name, ())) + gave.get(name, 0) for name, mine in after.items()}
+    return Change(
+        sum(gave.values()),
+        sum(gave[name] for name in gave if name in changed.members),
+        rounds,
+        {name: count for name, count in gave.items() if count},
+        {name: count for name, count in took.items() if count},
+    )
 
 
-def _settled(shares: Shares, group: Group, before: Assignment | None) -> tuple[Assignment, int]:
+def _lost(before: list[int], after: list[int]) -> int:
+    if not after or before == after:
+        return len(before) if not after else 0
+    return len(set(before).difference(after))
+
+
+def _settled(shares: Shares, group: Group, before: Held | None) -> tuple[Held, int]:
     """The cooperative strategy needs a second rebalance to give what the first one took."""
-    assignment = shares(group, before)
-    subscribed = {topic for threads in group.members.values() for topic in threads}
-    wanted = sum(count for topic, count in group.topics.items() if topic in subscribed)
+    held = shares(group, before)
+    wanted = len(group.roster.everything)
     for rounds in range(1, _MOST_ROUNDS):
-        if sum(map(len, assignment.values())) >= wanted:
-            return assignment, rounds
-        assignment = shares(group, assignment)
-    return assignment, _MOST_ROUNDS
+        if sum(map(len, held.values())) >= wanted:
+            return held, rounds
+        held = shares(group, held)
+    return held, _MOST_ROUNDS
 
 
-def _new(assign: Assignor) -> Shares:
-    def shares(group: Group, before: Assignment | None) -> Assignment:
+def _new(assign: NumberedAssignor) -> Shares:
+    def shares(group: Group, before: Held | None) -> Held:
+        owned = {} if before is None else {name: mine for name, mine in before.items() if name in group.members}
+        return assign(Question(group.roster, owned, dict.fromkeys(owned, 1)))
+
+    return shares
+
+
+def _own(assign: Assignor) -> Shares:
+    def shares(group: Group, before: Held | None) -> Held:
+        partition_of, number = group.numbering.partition_of, group.numbering.number
+        owned = {name: [partition_of[each] for each in mine] for name, mine in (before or {}).items()}
         members = {
-            name: Member(topics, (before or {}).get(name), generation=1) for name, topics in group.subscriptions.items()
+            name: Member(topics, owned.get(name), generation=1) for name, topics in group.roster.topics_of.items()
         }
-        return assign(group.topics, members)
+        return {name: list(map(number, mine)) for name, mine in assign(group.topics, members).items()}
 
     return shares
 
 
-def _old(strategy: str, switches: Emulation) -> Shares:
-    assign = assignor_for(strategy, switches)
-
-    def shares(group: Group, before: Assignment | None) -> Assignment:
-        assignment: Assignment = {name: [] for name in group.members}
-        if not group.members:
-            return assignment
-        for partition, thread in assign(
-            _context(group, strategy, switches.reads_partitions_of_the_whole_group)
-        ).items():
-            assignment[thread.consumer_id].append(partition)
-        return assignment
-
-    return shares
+def _old_range(group: Group, _before: Held | None) -> Held:
+    held: Held = {name: [] for name in group.members}
+    for topic, threads in group.context.consumers_for_topic.items() if group.members else ():
+        if topic in group.numbering.first:
+            runs = runs_of(group.numbering.range_of(topic), len(threads))
+            for thread, run in zip(threads, runs, strict=False):
+                held[thread.consumer_id] += run
+    return held
 
 
-def _context(group: Group, strategy: str, whole_group: bool) -> AssignmentContext:
+def _old_round_robin(release: RoundRobin) -> Shares:
     """As a member sees it that subscribes to everything: each decides for its own topics, and all alike."""
-    context = group.context if whole_group or strategy == "range" else group.context_of(whole_group=False)
-    if strategy == "range":
-        return AssignmentContext(
-            context.group,
-            context.consumer_id,
-            dict.fromkeys(context.consumers_for_topic, ()),
-            context.partitions_for_topic,
-            context.consumers_for_topic,
-            context.consumers,
-        )
-    return context
+
+    def shares(group: Group, _before: Held | None) -> Held:
+        held: Held = {name: [] for name in group.members}
+        if not group.members:
+            return held
+        context, topic_of = group.context, group.numbering.topic_of
+        seen = context.partitions_for_topic
+        places: Iterable[int | None]
+        if release == "0.8.2":
+            threads = common_threads(context.consumers_for_topic)
+            seen = partitions_in_map_order(context.my_threads, group.partitions)
+            order = _in_hash_order(group.numbering, tuple(seen), release) if threads else []
+            places = cycle(range(len(threads)))
+        else:
+            circle = Circle(context.consumers_for_topic)
+            threads = circle.threads
+            order = _in_hash_order(group.numbering, tuple(seen), release)
+            places = circle.places([topic_of[number] for number in order])
+        lists = [held[thread.consumer_id] for thread in threads]
+        for number, place in zip(order, places, strict=False):
+            if place is not None:
+                lists[place].append(number)
+        return held
+
+    return shares
+
+
+@lru_cache(maxsize=4)  # a member more or less does not change it
+def _in_hash_order(numbering: Numbering, topics: Sequence[str], release: RoundRobin) -> list[int]:
+    there = [topic for topic in topics if topic in numbering.first]
+    numbers = numbering.numbers_of(there)
+    partitions = {topic: range(numbering.counts[topic]) for topic in there}
+    return [numbers[place] for place in hash_order(partitions, release)]
 
 
 STRATEGIES: Mapping[str, Shares] = {
-    "old range": _old("range", emulation("0.8.2")),
-    "old roundrobin 0.8.2": _old("roundrobin", emulation("0.8.2")),
-    "old roundrobin 0.10.2": _old("roundrobin", emulation("0.9").with_switches(round_robin="0.10.2")),
-    "old roundrobin 1.1": _old("roundrobin", emulation("1.1")),
-    "range": _new(assign_range),
-    "roundrobin": _new(assign_round_robin),
-    "sticky 1.1": _new(assign_sticky_1_1),
-    "sticky 3.9": _new(assign_sticky_3_9),
-    "cooperative-sticky": _new(assign_cooperative_sticky),
-    "random": _new(random_assignor(random.Random(1))),
-    "broadcast": _new(assign_broadcast),
+    "old range": _old_range,
+    "old roundrobin 0.8.2": _old_round_robin("0.8.2"),
+    "old roundrobin 0.10.2": _old_round_robin("0.10.2"),
+    "old roundrobin 1.1": _old_round_robin("1.0"),
+    "range": _new(share_by_range),
+    "roundrobin": _new(share_round_robin),
+    "sticky 1.1": _new(share_sticky_1_1),
+    "sticky 3.9": _new(share_sticky_3_9),
+    "cooperative-sticky": _new(share_cooperative_sticky),
+    "random": _new(share_at_random(random.Random(1))),
+    "broadcast": _new(share_with_everybody),
 }
 """The old ones share out among threads, the new ones among members. The last two are examples of custom ones.
 

@@ -17,8 +17,10 @@ from rich.console import Console
 from study.assignors import Assignor
 from study.plan import NEWCOMER, STRATEGIES, Group, plan
 from study.plan_input import expanded, from_flags, from_toml, from_zookeeper
-from study.plan_output import as_json, as_svg, print_tables
+from study.plan_output import as_json, print_tables
 from study.plan_own import own_strategy
+from study.plan_picture import as_svg
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.errors import IllegalArgumentException
 
 EXAMPLES = """\
@@ -59,12 +61,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0, or an error that says what was wrong."""
+    with _undisturbed():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     group = _group(arguments)
     leave = _leaver(group, arguments.leave)
     join = _newcomer(group, arguments.join)
     strategies = _strategies(arguments.strategy)
     outcomes = []
-    with _undisturbed(), Console(stderr=True).status("") as status:
+    with Console(stderr=True).status("") as status:
         for name, own in strategies.items():
             status.update(f"sharing out by {name}")
             outcomes.append(plan(group, name, join=join, leave=leave, own=own))
@@ -92,6 +99,8 @@ def _undisturbed() -> Iterator[None]:
 
 def _group(arguments: argparse.Namespace) -> Group:
     flags = bool(arguments.topic or arguments.member)
+    if arguments.group:
+        fill_in_servers(arguments, zookeeper="zookeeper")
     if sum([flags, arguments.file is not None, arguments.zookeeper is not None]) != 1:
         raise IllegalArgumentException(
             "say where the group comes from: --topic and --member, or --file, or --zookeeper with --group"

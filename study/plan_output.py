@@ -1,21 +1,25 @@
-"""A plan as tables for a terminal, as JSON, and as a picture (SVG, to be opened in a browser)."""
+"""A plan as tables for a terminal, and as JSON. plan_picture draws it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nsmallest
+from itertools import islice
+from statistics import median_low
 from typing import Any
-from xml.sax.saxutils import escape
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fetcher.structs import TopicAndPartition
+from study.assignors.numbering import Numbering
 from study.plan import Change, Group, Outcome
 
 MOST_ROWS = 20
-_COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#777777")
-_CELL, _ROW, _LEFT, _WIDTH = 12, 18, 190, 960
+_TERMINAL_STEPS = 12
+_MOST_NAMED = 2
+_BARS = " ▁▂▃▄▅▆▇█"
 
 
 def print_tables(console: Console, group: Group, outcomes: Sequence[Outcome], *, detailed: bool) -> None:
@@ -25,8 +29,33 @@ def print_tables(console: Console, group: Group, outcomes: Sequence[Outcome], *,
     for outcome in outcomes:
         if outcome.problem:
             console.print(Text(f"{outcome.strategy}: {outcome.problem}"))
-        elif detailed or (partitions <= 60 and len(group.members) <= MOST_ROWS):
+    answered = [outcome for outcome in outcomes if not outcome.problem]
+    if detailed or (partitions <= 60 and len(group.members) <= MOST_ROWS):
+        for outcome in answered:
             console.print(_details(outcome))
+        return
+    for title, lines in (
+        ("partitions a member: how many members have as many", _spread),
+        ("who gives and who takes most when one joins", lambda outcome: most_moved(outcome.joined)),
+        ("who gives and who takes most when one leaves", lambda outcome: most_moved(outcome.left)),
+    ):
+        console.print(_lines(title, answered, lines))
+
+
+def spread(counts: Iterable[int], most: int) -> list[tuple[int, int, int]]:
+    """How many members have from so many to so many partitions: (first, last, members), of at most `most` steps."""
+    members_with = Counter(counts)
+    if len(members_with) <= most:
+        return [(count, count, members_with[count]) for count in sorted(members_with)]
+    fewest = min(members_with)
+    step = -(-(max(members_with) - fewest + 1) // most)
+    members_in = Counter[int]()
+    for count, members in members_with.items():
+        members_in[(count - fewest) // step] += members
+    return [
+        (fewest + place * step, fewest + (place + 1) * step - 1, members_in[place])
+        for place in range(max(members_in) + 1)
+    ]
 
 
 def as_json(group: Group, outcomes: Iterable[Outcome]) -> dict[str, Any]:
@@ -36,42 +65,13 @@ def as_json(group: Group, outcomes: Iterable[Outcome]) -> dict[str, Any]:
         "strategies": {
             outcome.strategy: {
                 "problem": outcome.problem,
-                "assignment": {name: _numbers_by_topic(mine) for name, mine in outcome.assignment.items()},
+                "assignment": {name: _numbers_by_topic(mine, outcome.numbering) for name, mine in outcome.held.items()},
                 "join": _change_json(outcome.joined),
                 "leave": _change_json(outcome.left),
             }
             for outcome in outcomes
         },
     }
-
-
-def as_svg(group: Group, outcomes: Sequence[Outcome]) -> str:
-    """Per strategy a row for each member: a square for each partition in its topic's colour, or a bar."""
-    colour_of = {topic: _COLOURS[place % len(_COLOURS)] for place, topic in enumerate(sorted(group.topics))}
-    parts: list[str] = []
-    y = 30
-    for place, (topic, colour) in enumerate(list(colour_of.items())[:7]):
-        x = 10 + place * 130
-        parts.append(
-            f'<rect x="{x}" y="{y - 10}" width="10" height="10" fill="{colour}"/>{_label(x + 14, y, topic, 16)}'
-        )
-    y += 20
-    for outcome in outcomes:
-        y += 26
-        parts.append(f'<text x="10" y="{y}" font-weight="bold">{escape(_headline(outcome))}</text>')
-        most = max(outcome.counts().values(), default=0) or 1
-        for name, mine in list(outcome.assignment.items())[:MOST_ROWS]:
-            y += _ROW
-            parts.append(_label(10, y, name, 26) + _row(mine, most, y, colour_of))
-        if len(outcome.assignment) > MOST_ROWS:
-            y += _ROW
-            parts.append(_label(10, y, f"… and {len(outcome.assignment) - MOST_ROWS} more", 40))
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {_WIDTH} {y + 20}" width="{_WIDTH}"'
-        ' font-family="sans-serif" font-size="12">\n<title>Who gets which partitions under each strategy</title>\n'
-        f'<rect width="{_WIDTH}" height="{y + 20}" fill="white"/>\n'
-    )
-    return head + "\n".join(parts) + "\n</svg>\n"
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -85,16 +85,60 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
+def most_moved(change: Change | None) -> str:
+    """`c0 2, c1 1 and 3 more → c9 6`."""
+    if change is None:
+        return "-"
+    if not change.moved:
+        return "nobody"
+    return f"{_most(change.gave)} → {_most(change.took)}"
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _overview(outcomes: Sequence[Outcome]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("STRATEGY", no_wrap=True)
-    for heading in ("FEWEST", "MOST", "IDLE", "JOIN", "NEEDLESS", "LEAVE", "NEEDLESS"):
+    for heading in ("FEWEST", "MEDIAN", "MOST", "IDLE", "JOIN", "NEEDLESS", "LEAVE", "NEEDLESS"):
         table.add_column(heading, justify="right")
     for outcome in outcomes:
-        counts = list(outcome.counts().values())
-        spread = ["-"] * 3 if not counts else [str(min(counts)), str(max(counts)), str(counts.count(0))]
-        table.add_row(outcome.strategy, *spread, *_change_cells(outcome.joined), *_change_cells(outcome.left))
+        counts = outcome.counts().values()
+        figures = ["-"] * 4
+        if counts:
+            figures = [str(each) for each in (min(counts), median_low(counts), max(counts), list(counts).count(0))]
+        table.add_row(outcome.strategy, *figures, *_change_cells(outcome.joined), *_change_cells(outcome.left))
     return table
+
+
+def _lines(title: str, outcomes: Sequence[Outcome], text_of: Callable[[Outcome], str]) -> Table:
+    table = Table(title=f"\n{title}", title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for outcome in outcomes:
+        table.add_row(outcome.strategy, Text(text_of(outcome)))
+    return table
+
+
+def _spread(outcome: Outcome) -> str:
+    """`99 ×10, 100 ×990`, or steps with their heights."""
+    steps = spread(outcome.counts().values(), _TERMINAL_STEPS)
+    if all(first == last for first, last, _ in steps):
+        return ", ".join(f"{first} ×{members}" for first, _, members in steps)
+    highest = max(members for _, _, members in steps)
+    bars = "".join(_BARS[-(-members * (len(_BARS) - 1) // highest)] for _, _, members in steps)
+    first, last = steps[0][0], steps[-1][1]
+    return f"{first} {bars} {last}, the highest bar {highest} members"
+
+
+def _most(counts: Mapping[str, int]) -> str:
+    """The first few by count, then how many more; or what is the same for many."""
+    if len(counts) > _MOST_NAMED and len(set(counts.values())) == 1:
+        return f"{len(counts)} members {next(iter(counts.values()))} each"
+    first = nsmallest(_MOST_NAMED, counts.items(), key=lambda item: (-item[1], item[0]))
+    named = ", ".join(f"{shortened(name, 20)} {count}" for name, count in first)
+    return named if len(counts) <= _MOST_NAMED else f"{named} and {len(counts) - _MOST_NAMED} more"
 
 
 def _details(outcome: Outcome) -> Table:
@@ -102,11 +146,12 @@ def _details(outcome: Outcome) -> Table:
     table.add_column("MEMBER")
     table.add_column("#", justify="right")
     table.add_column("PARTITIONS")
-    for name, mine in list(outcome.assignment.items())[:MOST_ROWS]:
-        cells = [f"{topic}({ranges(numbers)})" for topic, numbers in _numbers_by_topic(mine).items()]
+    for name, mine in islice(outcome.held.items(), MOST_ROWS):
+        by_topic = _numbers_by_topic(mine, outcome.numbering)
+        cells = [f"{topic}({ranges(numbers)})" for topic, numbers in by_topic.items()]
         table.add_row(Text(name), str(len(mine)), Text(" ".join(cells)))
-    if len(outcome.assignment) > MOST_ROWS:
-        table.add_row(f"… and {len(outcome.assignment) - MOST_ROWS} more (--json has all)", "", "")
+    if len(outcome.held) > MOST_ROWS:
+        table.add_row(f"… and {len(outcome.held) - MOST_ROWS} more (--json has all)", "", "")
     return table
 
 
@@ -114,44 +159,17 @@ def _change_cells(change: Change | None) -> list[str]:
     return ["-", "-"] if change is None else [str(change.moved), str(change.needless)]
 
 
-def _change_json(change: Change | None) -> dict[str, int] | None:
-    return None if change is None else {"moved": change.moved, "needless": change.needless, "rounds": change.rounds}
+def _change_json(change: Change | None) -> dict[str, Any] | None:
+    return None if change is None else dict(vars(change))
 
 
-def _numbers_by_topic(partitions: Iterable[TopicAndPartition]) -> dict[str, list[int]]:
+def _numbers_by_topic(numbers: Iterable[int], numbering: Numbering) -> dict[str, list[int]]:
+    topic_of, first = numbering.topic_of, numbering.first
     by_topic: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        by_topic.setdefault(topic, []).append(number)
+    for number in sorted(numbers):
+        topic = topic_of[number]
+        if topic in by_topic:
+            by_topic[topic].append(number - first[topic])
+        else:
+            by_topic[topic] = [number - first[topic]]
     return by_topic
-
-
-def _headline(outcome: Outcome) -> str:
-    if outcome.problem:
-        return f"{outcome.strategy}: {outcome.problem[:110]}"
-    moves = [
-        f"{change.moved} move when one {what}"
-        for what, change in (("joins", outcome.joined), ("leaves", outcome.left))
-        if change
-    ]
-    return ": ".join([outcome.strategy, ", ".join(moves)]) if moves else outcome.strategy
-
-
-def _row(mine: Sequence[TopicAndPartition], most: int, y: int, colour_of: dict[str, str]) -> str:
-    room = _WIDTH - _LEFT - 60
-    if most * _CELL > room:
-        width = room * len(mine) / most
-        return (
-            f'<rect x="{_LEFT}" y="{y - 10}" width="{width:.1f}" height="12" fill="{_COLOURS[0]}"/>'
-            f'<text x="{_LEFT + width + 4:.1f}" y="{y}">{len(mine)}</text>'
-        )
-    return "".join(
-        f'<rect x="{_LEFT + place * _CELL}" y="{y - 10}" width="{_CELL - 2}" height="{_CELL}"'
-        f' fill="{colour_of[topic]}">'
-        f"<title>{escape(topic)} {number}</title></rect>"
-        for place, (topic, number) in enumerate(sorted(mine))
-    )
-
-
-def _label(x: int, y: int, text: str, most: int) -> str:
-    shown = text if len(text) <= most else f"{text[: most - 1]}…"
-    return f'<text x="{x}" y="{y}">{escape(shown)}</text>'

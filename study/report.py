@@ -16,6 +16,7 @@ from plotly.offline import get_plotlyjs
 
 from study import charts
 from study.figures import CHECKS, Figures, Row, start_ms
+from study.page_style import SCRIPT, STYLE
 from study.words import by_happening, duration, happened, headline, means
 
 LABELS = {  # of each figure: its name, and what it means
@@ -43,34 +44,12 @@ FINDINGS = {
     "delivered_by_non_owner": "Delivered by a non-owner", "commits_going_back": "Commits going back",
 }  # fmt: skip
 SECTIONS = {
-    "happened": "What happened", "means": "What it means for a migration", "figures": "The figures",
-    "pauses": "Pauses and repetitions", "owners": "Who owned which partition, when", "lag": "Lag",
-    "herd": "The herd", "evidence": "Evidence",
+    "glance": "At a glance", "happened": "What happened", "means": "What it means for a migration",
+    "figures": "The figures", "pauses": "Pauses and repetitions", "owners": "Who owned which partition, when",
+    "lag": "Lag", "herd": "The herd", "evidence": "Evidence",
 }  # fmt: skip
-_STYLE = """
-:root { color-scheme: light }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 0 auto; padding: 1rem; color: #1a1a1a;
-  background: #fff; overflow-wrap: break-word }
-h1 { line-height: 1.2; margin-bottom: .2rem } h2 { margin-top: 2.5rem; border-bottom: 2px solid #ddd }
-h3 { margin: 1.5rem 0 0 } p, li { max-width: 50rem } .lead { font-size: 1.2rem }
-nav { font-size: .9rem; display: flex; flex-wrap: wrap; gap: .2rem 1rem }
-.note, small { color: #555 } small { display: block; font-weight: normal; line-height: 1.3 }
-table { border-collapse: collapse; margin: 1rem 0; font-size: .9rem } caption { text-align: left; color: #555 }
-th, td { border: 1px solid #ccc; padding: .25rem .6rem; text-align: right; font-variant-numeric: tabular-nums }
-th { background: #f4f4f4 } th[scope=row], td.text { text-align: left } td.bad { background: #fbe3df; font-weight: bold }
-.wide { overflow-x: auto } details { margin: .5rem 0 } summary { cursor: pointer }
-a:focus-visible, summary:focus-visible, .wide:focus-visible { outline: 3px solid #1b6ca8; outline-offset: 2px }
-.skip { position: absolute; left: -999px } .skip:focus { position: static }
-figure { margin: 1rem 0 } figcaption { color: #555; font-size: .9rem }
-@page { margin: 12mm }
-@media print { nav, .skip { display: none } body { max-width: none; padding: 0; font-size: 11pt }
-  figure, tr, h3 { break-inside: avoid } h2, h3 { break-after: avoid } .wide { overflow: visible } }
-"""
-_SCRIPT = """
-const charts = () => document.querySelectorAll('.js-plotly-plot');
-addEventListener('beforeprint', () => charts().forEach(one => Plotly.relayout(one, {autosize: false, width: 640})));
-addEventListener('afterprint', () => charts().forEach(one => Plotly.relayout(one, {autosize: true, width: null})));
-"""
+GRAVE = {"lost", "delivered_by_non_owner", "commits_going_back"}
+"""What a check found, if it is no repetition: those are to be expected of both protocols."""
 
 
 def page(
@@ -83,7 +62,8 @@ def page(
     """The whole document."""
     until_s = math.ceil(charts.end_s(rows, tables))
     body = {
-        "happened": [f"<p>{escape(happened(one))}</p>" for one in rows],
+        "glance": [_glance_table(rows)],
+        "happened": [_cards(rows)],
         "means": ["<ul>", *(f"<li>{escape(line)}</li>" for line in means(rows)), "</ul>"],
         "figures": [_figures_table(rows)],
         "pauses": [*_pauses(rows)],
@@ -108,17 +88,74 @@ def page(
         ],
         "evidence": [*_evidence(rows, tables, evidence)],
     }
-    sections = (f'<h2 id="{anchor}">{SECTIONS[anchor]}</h2>{"".join(parts)}' for anchor, parts in body.items())
+    sections = (
+        f'<section aria-labelledby="{anchor}"><h2 id="{anchor}">{SECTIONS[anchor]}</h2>{"".join(parts)}</section>'
+        for anchor, parts in body.items()
+    )
     contents = "".join(f'<a href="#{anchor}">{text}</a>' for anchor, text in SECTIONS.items())
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head><body>"
-        f'<a class="skip" href="#main">Skip to the text</a><nav aria-label="Contents">{contents}</nav>'
-        f'<main id="main" tabindex="-1"><h1>{escape(title)}</h1><p class="note">{escape(about)}</p>'
-        f'<p class="lead">{escape(headline(rows))}</p>{"".join(sections)}</main><script>{_SCRIPT}</script>'
+        f"<style>{STYLE}</style><script>{get_plotlyjs()}</script></head><body>"
+        f'<a class="skip" href="#main">Skip to the text</a>'
+        f'<header><h1>{escape(title)}</h1><p class="note">{escape(about)}</p>'
+        f'<p class="lead">{escape(headline(rows))}</p></header><nav aria-label="Contents">{contents}</nav>'
+        f'<main id="main" tabindex="-1">{"".join(sections)}</main><footer>{_FOOTER}</footer><script>{SCRIPT}</script>'
         "</body></html>\n"
     )
+
+
+_FOOTER = (
+    "<p>Every consumer had real servers of its own, the same records and the same events. Everything was written down"
+    " first and judged afterwards, by the same rules for all; times are of one clock. The words' definitions are in the"
+    " study's documentation.</p>"
+)
+
+
+def _glance_table(rows: Sequence[Figures]) -> str:
+    """What to know before all else; one line a consumer."""
+    longest = max((one.longest_pause_ms for one in rows), default=0) or 1
+    lines = []
+    for number, one in enumerate(rows):
+        part = round(100 * one.longest_pause_ms / longest)
+        length = f'<span class="length" aria-hidden="true"><i style="width:{part}%"></i></span>'
+        lines.append(
+            f'<tr><th scope="row">{_named(number, one)}</th>{_verdict(one, "lost")}{_verdict(one, "duplicated")}'
+            f"<td>{length}{duration(one.longest_pause_ms)}</td>"
+            f"<td>{one.partitions_stopped:,} to move {one.partitions_moved:,}</td>"
+            f"<td>{one.zookeeper_packets:,}</td></tr>"
+        )
+    heads = ["consumer", "lost", "delivered again", "longest pause", "partitions stopped", "ZooKeeper packets"]
+    head = "".join(f'<th scope="col">{text}</th>' for text in heads)
+    caption = "Each consumer's run in a line. Solid colours: old protocol; hatched: new protocol."
+    return _wide(
+        f'<table id="glance-table"><caption>{caption}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table>",
+        caption,
+    )
+
+
+def _verdict(one: Figures, check: str) -> str:
+    """A sign, a word and a colour say the same."""
+    found = getattr(one, check)
+    if not found:
+        return '<td class="good">✓ none</td>'
+    return f'<td class="bad">✗ {found:,}</td>' if check in GRAVE else f'<td class="warn">↻ {found:,}</td>'
+
+
+def _cards(rows: Sequence[Figures]) -> str:
+    cards = (
+        f'<div class="card {one.protocol}" style="--of:{charts.colour(number)}"><h3>{_named(number, one)}</h3>'
+        f"<p>{escape(happened(one).removeprefix(f'{one.title}: '))}</p></div>"
+        for number, one in enumerate(rows)
+    )
+    return f'<div class="cards">{"".join(cards)}</div>'
+
+
+def _named(number: int, one: Figures) -> str:
+    """With the colour it has in charts."""
+    swatch = f'<span class="swatch" style="--of:{charts.colour(number)}" aria-hidden="true"></span>'
+    return f'<span class="{one.protocol}">{swatch}{escape(one.title)}</span>'
 
 
 def _figures_table(rows: Sequence[Figures]) -> str:
@@ -128,14 +165,17 @@ def _figures_table(rows: Sequence[Figures]) -> str:
         cells = [f'<th scope="row">{escape(label)}{small}</th>']
         for one in rows:
             value = getattr(one, field)
-            style = ' class="bad"' if field in CHECKS and value else ""
+            kind = "bad" if field in GRAVE else "warn"
+            style = f' class="{kind}"' if field in CHECKS and value else ""
             text = duration(value) if field.endswith("_ms") else f"{value:,}" if isinstance(value, int) else value
             cells.append(f'<td{style} data-figure="{escape(one.subject)} {field}">{escape(text)}</td>')
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    head = "".join(f'<th scope="col">{escape(one.title)}</th>' for one in rows)
+    head = "".join(f'<th scope="col">{_named(number, one)}</th>' for number, one in enumerate(rows))
+    caption = "All figures, from the start of the timeline"
     return _wide(
-        f'<table id="figures-table"><thead><tr><td></td>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>',
-        "The figures",
+        f'<table id="figures-table"><caption>{caption}</caption><thead><tr><td></td>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table>",
+        caption,
     )
 
 
@@ -266,7 +306,8 @@ def _chart(figure: go.Figure, caption: str, *, shown: bool = True) -> str:
     )
     label = escape(caption)
     head = f"<figcaption>{label}</figcaption>" if shown else ""
-    return f'<figure>{head}<div role="img" aria-label="{label}">{drawn}</div></figure>'
+    chart = f'<div class="wide chart" role="img" tabindex="0" aria-label="Chart: {label}">{drawn}</div>'
+    return f"<figure>{head}{chart}</figure>"
 
 
 def _since(time_ms: int | None, start: int) -> str:

@@ -50,8 +50,8 @@ MUTANTS = (
         "range remainder",
         "the last threads take the partitions left over, not the first",
         "zkconsumer/assignment.py",
-        "(position < len(partitions) % threads)",
-        "(position >= threads - len(partitions) % threads)",
+        "(position < rest)",
+        "(position >= threads - rest)",
         ("tests/unit/test_assignment.py::test_range_gives_the_first_threads_the_partitions_left_over",),
     ),
     Mutant(
@@ -69,8 +69,8 @@ MUTANTS = (
         "round robin order",
         "partitions are dealt by the absolute value of their hash",
         "zkconsumer/assignment.py",
-        "keyed.sort(key=lambda entry: entry[0])",
-        "keyed.sort(key=lambda entry: abs(entry[0]))",
+        "key=hashes.__getitem__)",
+        "key=lambda place: abs(hashes[place] - _SIGN))",
         ("tests/unit/test_assignment.py::test_round_robin_of_0_8_2_goes_by_the_hash_of_topic_and_partition",),
     ),
     Mutant(

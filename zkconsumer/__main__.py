@@ -13,9 +13,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 from zkconsumer import __version__
+from zkconsumer.commands.config_file import RaisingParser, add_config_option, with_file
 
 
 class Command(Protocol):
@@ -60,6 +61,7 @@ COMMANDS = {
     "demo": Entry("study.demo", "old and new consumers side by side on real servers"),
 }
 
+_Parser = TypeVar("_Parser", bound=argparse.ArgumentParser)
 _TOLD_OTHERWISE = ("Failed connecting to Zookeeper within", "Connection dropped: socket connection error")
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -102,22 +104,26 @@ def _main(arguments: Sequence[str]) -> int:
     return _run(name, rest)
 
 
-def parser_for(name: str) -> argparse.ArgumentParser:
+def parser_for(name: str, kind: type[_Parser] = argparse.ArgumentParser) -> _Parser:  # type: ignore[assignment]
     """Of one command, with its options. Also of use to shell completion."""
     command = _command(name)
-    parser = argparse.ArgumentParser(
+    parser = kind(
         prog=f"zkconsumer {name}",
         description=(command.__doc__ or "").partition("\n\n")[0],
         epilog=f"examples:\n{command.EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
-    for action in parser._actions:  # argparse has no public way to look
-        if isinstance(action, argparse._SubParsersAction):
-            for word, below in action.choices.items():
-                lines = [line for line in command.EXAMPLES.splitlines() if f"zkconsumer {name} {word}" in line]
-                below.epilog = "\n".join(["examples:", *lines])
-                below.formatter_class = argparse.RawDescriptionHelpFormatter
+    # argparse has no public way to look.
+    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not actions:
+        add_config_option(parser)
+    for action in actions:
+        for word, below in action.choices.items():
+            lines = [line for line in command.EXAMPLES.splitlines() if f"zkconsumer {name} {word}" in line]
+            below.epilog = "\n".join(["examples:", *lines])
+            below.formatter_class = argparse.RawDescriptionHelpFormatter
+            add_config_option(below)
     return parser
 
 
@@ -126,9 +132,10 @@ def _command(name: str) -> Command:
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:
-    parsed = parser_for(name).parse_args(arguments)
     _tell_of_waiting()
     try:
+        words = with_file(name, arguments, parser_for(name, RaisingParser), COMMANDS)
+        parsed: argparse.Namespace = parser_for(name).parse_args(words)
         with _sigterm_as_exception():
             return _command(name).run(parsed)
     except KeyboardInterrupt as error:

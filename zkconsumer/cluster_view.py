@@ -167,22 +167,28 @@ def assignment_context(
     *,
     whole_group: bool,
 ) -> AssignmentContext:
-    """All members' threads, in the order in which ZooKeeper lists the members, as one member sees them.
-
-    As in 0.8.2.2: topics in the order of its hash maps, by which round robin settles what it leaves open.
-    """
+    """All members' threads, in the order in which ZooKeeper lists the members, as one member sees them."""
     my_threads = _in_map_order(threads[consumer_id])
     consumers_for_topic = _by_topic(threads.values())
-    topics = mutable_map_order(consumers_for_topic if whole_group else my_threads)
-    partitions = partitions_for(topics)
     return AssignmentContext(
         group=group,
         consumer_id=consumer_id,
         my_threads=my_threads,
-        partitions_for_topic={topic: partitions[topic] for topic in mutable_map_order(topics)},
+        partitions_for_topic=partitions_in_map_order(
+            consumers_for_topic if whole_group else my_threads, partitions_for
+        ),
         consumers_for_topic=consumers_for_topic,
         consumers=sorted(threads, key=text_order_key),
     )
+
+
+def partitions_in_map_order(
+    topics: Iterable[str], partitions_for: Callable[[Iterable[str]], Mapping[str, Sequence[int]]]
+) -> dict[str, Sequence[int]]:
+    """As in 0.8.2.2: topics in the order of its hash maps, by which round robin settles what it leaves open."""
+    in_order = mutable_map_order(topics)
+    partitions = partitions_for(in_order)
+    return {topic: partitions[topic] for topic in mutable_map_order(in_order)}
 
 
 def _by_topic(members: Iterable[Threads]) -> dict[str, list[ConsumerThreadId]]:
@@ -193,7 +199,13 @@ def _by_topic(members: Iterable[Threads]) -> dict[str, list[ConsumerThreadId]]:
             found |= {topic: [] for topic in _in_map_order(threads) if topic not in found}
         for topic, ids in threads.items():
             found[topic].extend(ids)
-    return {topic: list(threads_in_order(found[topic])) for topic in mutable_map_order(found)}
+    in_order: dict[str, list[ConsumerThreadId]] = {}
+    last: tuple[list[ConsumerThreadId], list[ConsumerThreadId]] = [], []
+    for topic in mutable_map_order(found):
+        if found[topic] != last[0]:  # mostly all topics have the same threads: sorted once, and kept once
+            last = found[topic], list(threads_in_order(found[topic]))
+        in_order[topic] = last[1]
+    return in_order
 
 
 def _in_map_order(threads: Threads) -> Threads:

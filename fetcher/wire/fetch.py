@@ -16,7 +16,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from fetcher.structs import TopicAndPartition
-from fetcher.wire.primitives import INT32, Reader, encode_string
+from fetcher.wire.primitives import INT32, Reader, encode_array, encode_request, encode_string
 
 FETCH_KEY = 1
 NEWEST_VERSION = 11
@@ -26,7 +26,7 @@ READ_UNCOMMITTED = 0
 NO_SESSION = (0, -1)  # id, epoch
 UNKNOWN = -1
 
-_HEADER = Struct(">hhi")
+_LIMITS = Struct(">iii")
 _PARTITION = Struct(">iqi")
 _PARTITION_WITH_LOG_START = Struct(">iqqi")
 _PARTITION_WITH_EPOCH = Struct(">iiqqi")
@@ -70,21 +70,19 @@ def encode_fetch_request(
     `max_bytes` is for the whole response, from version 3 on.
     """
     _check(version)
-    parts = [_HEADER.pack(FETCH_KEY, version, correlation_id), encode_string(client_id)]
-    parts.append(Struct(">iii").pack(CONSUMER, max_wait_ms, min_bytes))
+    parts = [_LIMITS.pack(CONSUMER, max_wait_ms, min_bytes)]
     if version >= 3:
         parts.append(INT32.pack(max_bytes))
     if version >= 4:
         parts.append(bytes([READ_UNCOMMITTED]))
     if version >= 7:
         parts.append(Struct(">ii").pack(*NO_SESSION))
-    parts.extend(_encode_topics(version, partitions))
+    parts.append(_encode_topics(version, partitions))
     if version >= 7:
         parts.append(INT32.pack(0))  # topics to forget: none, without a session
     if version >= 11:
         parts.append(encode_string(""))
-    request = b"".join(parts)
-    return INT32.pack(len(request)) + request
+    return encode_request(FETCH_KEY, version, correlation_id, client_id, b"".join(parts))
 
 
 def decode_fetch_response(version: int, data: bytes | bytearray | memoryview) -> FetchResponse:
@@ -104,14 +102,11 @@ def decode_fetch_response(version: int, data: bytes | bytearray | memoryview) ->
     return FetchResponse(partitions, throttle_time_ms, error_code, correlation_id)
 
 
-def _encode_topics(version: int, partitions: Mapping[TopicAndPartition, tuple[int, int]]) -> list[bytes]:
+def _encode_topics(version: int, partitions: Mapping[TopicAndPartition, tuple[int, int]]) -> bytes:
     by_topic: dict[str, list[bytes]] = {}
     for (topic, partition), (offset, most_bytes) in partitions.items():
         by_topic.setdefault(topic, []).append(_encode_partition(version, partition, offset, most_bytes))
-    parts = [INT32.pack(len(by_topic))]
-    for topic, encoded in by_topic.items():
-        parts += [encode_string(topic), INT32.pack(len(encoded)), *encoded]
-    return parts
+    return encode_array([encode_string(topic) + encode_array(encoded) for topic, encoded in by_topic.items()])
 
 
 def _encode_partition(version: int, partition: int, offset: int, most_bytes: int) -> bytes:

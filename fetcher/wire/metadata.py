@@ -6,12 +6,20 @@ Pure: bytes in, values out. On a broker with auto-creation, asking for a topic t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from struct import Struct
 from typing import NamedTuple
 
 from fetcher.structs import Broker, TopicAndPartition
-from fetcher.wire.generated import decode, encode
+from fetcher.wire.primitives import INT16, INT32, Reader, encode_array, encode_request, encode_string
 
+METADATA_KEY = 3
 VERSION = 0
+
+_PARTITION = Struct(">hii")  # error, partition, leader
+_SMALLEST_BROKER = 10
+_SMALLEST_TOPIC = 8
+_SMALLEST_PARTITION = 18
+_REPLICA = 4
 
 
 class TopicMetadata(NamedTuple):
@@ -27,19 +35,33 @@ def encode_metadata_request(correlation_id: int, client_id: str, topics: Collect
     """For these topics. An empty list would mean all of them, so it is refused."""
     if not topics:
         raise ValueError("metadata of no topic: to a broker that means all of them")
-    return encode("Metadata", VERSION, correlation_id, client_id, topics=[(topic,) for topic in topics])
+    body = encode_array([encode_string(topic) for topic in topics])
+    return encode_request(METADATA_KEY, VERSION, correlation_id, client_id, body)
 
 
 def decode_metadata_response(data: memoryview | bytes) -> TopicMetadata:
     """A leader that is not among the brokers of the same answer is no leader."""
-    response = decode("Metadata", VERSION, data)
-    brokers = {one.node_id: Broker(one.node_id, one.host, one.port) for one in response.brokers}
+    reader = Reader(data, f"metadata response, version {VERSION}, {len(data)} bytes")
+    reader.number(INT32, "correlation id")
+    brokers = {
+        broker.id: broker for broker in [_broker(reader) for _ in range(reader.count("brokers", _SMALLEST_BROKER))]
+    }
     leaders: dict[TopicAndPartition, Broker] = {}
-    errors: dict[TopicAndPartition, int] = {}
-    for topic in response.topics:
-        for partition in topic.partitions:
-            key = TopicAndPartition(topic.name, partition.partition_index)
-            errors[key] = partition.error_code
-            if partition.leader_id in brokers:
-                leaders[key] = brokers[partition.leader_id]
-    return TopicMetadata(brokers, leaders, {topic.name: topic.error_code for topic in response.topics}, errors)
+    topic_errors: dict[str, int] = {}
+    partition_errors: dict[TopicAndPartition, int] = {}
+    for _ in range(reader.count("topics", _SMALLEST_TOPIC)):
+        error_code, topic = reader.number(INT16, "error code of a topic"), reader.string("topic")
+        topic_errors[topic] = error_code
+        for _ in range(reader.count(f"partitions of {topic}", _SMALLEST_PARTITION)):
+            error_code, partition, leader = reader.numbers(_PARTITION, f"a partition of {topic}")
+            for replicas in ("replicas", "replicas in sync"):
+                reader.skip(reader.count(replicas, _REPLICA) * _REPLICA)
+            key = TopicAndPartition(topic, partition)
+            partition_errors[key] = error_code
+            if leader in brokers:
+                leaders[key] = brokers[leader]
+    return TopicMetadata(brokers, leaders, topic_errors, partition_errors)
+
+
+def _broker(reader: Reader) -> Broker:
+    return Broker(reader.number(INT32, "broker"), reader.string("host"), reader.number(INT32, "port"))

@@ -6,6 +6,7 @@ and the byte, and no count or size in the data makes us hold more than the data 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from struct import Struct
 
 from fetcher.errors import MalformedResponseException
@@ -14,6 +15,8 @@ INT8 = Struct(">b")
 INT16 = Struct(">h")
 INT32 = Struct(">i")
 
+_REQUEST_HEADER = Struct(">hhi")
+
 
 def encode_string(text: str | None) -> bytes:
     """Length in two bytes, then UTF-8; null has length -1."""
@@ -21,6 +24,17 @@ def encode_string(text: str | None) -> bytes:
         return INT16.pack(-1)
     data = text.encode()
     return INT16.pack(len(data)) + data
+
+
+def encode_array(items: Collection[bytes]) -> bytes:
+    """How many, then one after the other."""
+    return INT32.pack(len(items)) + b"".join(items)
+
+
+def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, body: bytes) -> bytes:
+    """A whole request with its size in front."""
+    request = _REQUEST_HEADER.pack(api_key, version, correlation_id) + encode_string(client_id) + body
+    return INT32.pack(len(request)) + request
 
 
 class Reader:
@@ -61,6 +75,10 @@ class Reader:
             return str(data, "utf-8")
         except UnicodeDecodeError:
             raise self.error(field, "not UTF-8") from None
+
+    def skip(self, size: int) -> None:
+        """Of what count() has found to be there."""
+        self.position += size
 
     def view(self, field: str) -> memoryview:
         """Bytes after their size, not copied; null is empty."""

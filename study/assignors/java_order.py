@@ -6,62 +6,80 @@ as those of texts and partitions do not come near it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import TypeVar
 
 from fetcher.java import java_hash
-from fetcher.structs import TopicAndPartition
-
-T = TypeVar("T")
 
 _FIRST_TABLE_SIZE = 16
 
 
-def hash_map_order(keys: Iterable[T], hashes_of: Callable[[list[T]], list[int]]) -> list[T]:
-    """By bucket of a table that doubles when it is three quarters full; within one in order of arrival."""
-    unique = list(dict.fromkeys(keys))
-    size = _FIRST_TABLE_SIZE
-    while len(unique) > size * 3 // 4:
-        size *= 2
-    mask = size - 1
-    buckets = [((value & 0xFFFFFFFF) ^ (value & 0xFFFFFFFF) >> 16) & mask for value in hashes_of(unique)]
-    return [unique[place] for place in sorted(range(len(unique)), key=buckets.__getitem__)]
-
-
 def text_map_order(keys: Iterable[str]) -> list[str]:
-    """Of a map whose keys are texts."""
-    return hash_map_order(keys, _text_hashes)
+    """Of a java.util.HashMap whose keys are texts: by bucket of a table, which doubles when it is three quarters full;
+
+    within a bucket in order of arrival.
+    """
+    unique = list(dict.fromkeys(keys))
+    mask = _table_size(len(unique)) - 1
+    return sorted(unique, key=lambda key: _spread_text_hash(key) & mask)
 
 
 def text_map_order_newest_first(keys: Iterable[str]) -> list[str]:
     """The same, filled by computeIfAbsent, which puts a new key before the others of its bucket."""
-    return hash_map_order(list(dict.fromkeys(keys))[::-1], _text_hashes)
+    return text_map_order(list(dict.fromkeys(keys))[::-1])
 
 
-def partition_map_order(keys: Iterable[TopicAndPartition]) -> list[TopicAndPartition]:
-    """Of a map whose keys are partitions (org.apache.kafka.common.TopicPartition)."""
+def first_of_map(numbers: Collection[int], spread_hash: Sequence[int]) -> int:
+    """The first of a map whose keys have these hashes, found without putting the others in order."""
+    mask = _table_size(len(numbers)) - 1
+    return min(numbers, key=lambda number: spread_hash[number] & mask)
 
-    def hashes(of: list[TopicAndPartition]) -> list[int]:
-        topic_hash = {topic: 31 * 31 + _hash_of(topic) for topic in {key[0] for key in of}}
-        return [31 * number + topic_hash[topic] for topic, number in of]
 
-    return hash_map_order(keys, hashes)
+def in_map_of(size: int, numbers: Iterable[int], spread_hash: Sequence[int]) -> list[int]:
+    """In the order in which a map with `size` keys gives these, if they were put in in this order."""
+    mask = _table_size(size) - 1
+    return sorted(numbers, key=lambda number: spread_hash[number] & mask)
+
+
+def spread_partition_hash(topic: str) -> Callable[[int], int]:
+    """By which a map chooses the bucket of a partition of this topic (org.apache.kafka.common.TopicPartition)."""
+    topic_hash = 31 * 31 + _hash_of(topic)
+
+    def spread(partition: int) -> int:
+        return _spread(31 * partition + topic_hash)
+
+    return spread
 
 
 def grouped_by_topic(
-    partitions: Iterable[TopicAndPartition], topic_order: Callable[[Iterable[str]], list[str]]
-) -> list[TopicAndPartition]:
+    numbers: Iterable[int], topic_of: Sequence[str], topic_order: Callable[[Iterable[str]], list[str]]
+) -> list[int]:
     """As the leader reads what a member had from its user data, where partitions are grouped by topic in a map."""
-    by_topic: dict[str, list[TopicAndPartition]] = {}
-    for partition in partitions:
-        by_topic.setdefault(partition.topic, []).append(partition)
-    return [partition for topic in topic_order(by_topic) for partition in by_topic[topic]]
+    by_topic: dict[str, list[int]] = {}
+    for number in numbers:
+        topic = topic_of[number]
+        if topic in by_topic:
+            by_topic[topic].append(number)
+        else:
+            by_topic[topic] = [number]
+    return [number for topic in topic_order(by_topic) for number in by_topic[topic]]
 
 
-def _text_hashes(texts: list[str]) -> list[int]:
-    return [_hash_of(text) for text in texts]
+def _table_size(keys: int) -> int:
+    size = _FIRST_TABLE_SIZE
+    while keys > size * 3 // 4:
+        size *= 2
+    return size
+
+
+def _spread(value: int) -> int:
+    return (value & 0xFFFFFFFF) ^ (value & 0xFFFFFFFF) >> 16
 
 
 _hash_of = lru_cache(maxsize=100_000)(java_hash)
 """The same few names are asked for with every member."""
+
+
+@lru_cache(maxsize=100_000)
+def _spread_text_hash(text: str) -> int:
+    return _spread(java_hash(text))

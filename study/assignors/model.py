@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, repeat
+from itertools import repeat
 
 from fetcher.java import text_order_key
 from fetcher.structs import TopicAndPartition
@@ -36,33 +36,6 @@ Assignor = Callable[[Mapping[str, int], Mapping[str, Member]], Assignment]
 def in_java_order(names: Iterable[str]) -> list[str]:
     """Sorted as String.compareTo does."""
     return sorted(names, key=text_order_key)
-
-
-def members_by_topic(members: Mapping[str, Member], partitions: Mapping[str, int]) -> dict[str, Sequence[str]]:
-    """Who subscribes to each topic that has partitions, both in order of their names.
-
-    Topics that the same members subscribe to have the same list, not an equal one.
-    """
-    by_subscription: dict[frozenset[str], list[str]] = {}
-    names = in_java_order(members)
-    for name in names:
-        by_subscription.setdefault(members[name].topics, []).append(name)
-    place_of = {name: place for place, name in enumerate(names)}
-    lists: dict[tuple[int, ...], list[str]] = {}
-    by_topic: dict[str, Sequence[str]] = {}
-    for topic in subscribed_topics(members, partitions):
-        parts = [each for topics, each in by_subscription.items() if topic in topics]
-        key = tuple(map(id, parts))
-        if key not in lists:
-            lists[key] = parts[0] if len(parts) == 1 else sorted(chain(*parts), key=place_of.__getitem__)
-        by_topic[topic] = lists[key]
-    return by_topic
-
-
-def subscribed_topics(members: Mapping[str, Member], partitions: Mapping[str, int]) -> list[str]:
-    """Topics with partitions that at least one member subscribes to, by name."""
-    wanted: set[str] = set().union(*{member.topics for member in members.values()})
-    return in_java_order(topic for topic in wanted if partitions.get(topic, 0) > 0)
 
 
 def partitions_of(topics: Iterable[str], partitions: Mapping[str, int]) -> list[TopicAndPartition]:

@@ -5,60 +5,60 @@ Even counts first, then as few moves as possible. Members tell what they had as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
 
-from fetcher.java import text_order_key
-from fetcher.structs import TopicAndPartition
-from study.assignors.balancing import Balancer, Owned
-from study.assignors.java_order import grouped_by_topic, partition_map_order, text_map_order
-from study.assignors.model import Assignment, Member, in_java_order, members_by_topic, partitions_of
+from study.assignors.balancing import Balancer
+from study.assignors.java_order import grouped_by_topic, in_map_of, text_map_order
+from study.assignors.model import Assignment, Member, in_java_order
+from study.assignors.numbering import Held, Question, Roster, by_name
 
 
 def assign_sticky_1_1(partitions: Mapping[str, int], members: Mapping[str, Member]) -> Assignment:
     """Keep what members had, give the rest to those with fewest, then even out."""
-    candidates = members_by_topic(members, partitions)
+    return by_name(share_sticky_1_1, partitions, members)
+
+
+def share_sticky_1_1(question: Question) -> Held:
+    """assign_sticky_1_1() in numbers."""
+    roster, topic_of = question.roster, question.roster.numbering.topic_of
     former = {
-        name: dict.fromkeys(grouped_by_topic(member.owned, text_map_order))
-        for name, member in members.items()
-        if member.owned is not None
+        name: grouped_by_topic(dict.fromkeys(question.owned.get(name, ())), topic_of, text_map_order)
+        for name in roster.names_in_map_order
     }
-    everything = {name: former.get(name, {}) for name in text_map_order(members)}
-    existing = partition_map_order(partitions_of(text_map_order(candidates), partitions))
-    alike = len({frozenset(member.topics & candidates.keys()) for member in members.values()}) == 1
-    if former and alike:
-        order = _by_turns(everything, existing)
-    else:
-        topics = sorted(candidates, key=lambda topic: (len(candidates[topic]), text_order_key(topic)))
-        order = partitions_of(topics, partitions)
-    known = set(existing)
+    existing = {name: _existing(mine, roster) for name, mine in former.items()}
+    alike = len({topics.intersection(roster.candidates) for topics in roster.subscriptions}) == 1
+    order = _by_turns(existing, roster) if question.owned and alike else roster.rarest_first
     owned = {
-        name: {each: None for each in mine if each in known and each.topic in members[name].topics}
-        for name, mine in everything.items()
+        name: mine[:] if alike else [number for number in mine if topic_of[number] in roster.topics_of[name]]
+        for name, mine in existing.items()
     }
-    taken = {each for mine in owned.values() for each in mine}
-    balancer = Balancer(owned, partitions, candidates)
-    return balancer.balance([each for each in order if each not in taken], order, new_ones_first=False)
+    return Balancer(owned, roster).balance(roster.unclaimed(owned, order), order, new_ones_first=False)
 
 
-def _by_turns(former: Mapping[str, Owned], existing: Sequence[TopicAndPartition]) -> list[TopicAndPartition]:
+def _existing(numbers: list[int], roster: Roster) -> list[int]:
+    """Without partitions that are gone, and topics that nobody subscribes to any more."""
+    topic_of, is_gone = roster.numbering.topic_of, roster.numbering.is_gone
+    return [number for number in numbers if topic_of[number] in roster.candidates and not is_gone(number)]
+
+
+def _by_turns(left: Mapping[str, Sequence[int]], roster: Roster) -> list[int]:
     """The member with most partitions left (ties: the greatest id) gives its first, again and again; then the rest.
 
     So all that still have as many as the fullest give one each, from the greatest id down, then all with one less.
     """
-    known = set(existing)
-    left = {name: [each for each in mine if each in known] for name, mine in former.items()}
-    fullest = max(map(len, left.values()), default=0)
-    starting: list[list[str]] = [[] for _ in range(fullest + 1)]
+    with_count: dict[int, list[str]] = {}
     for name, mine in left.items():
-        starting[len(mine)].append(name)
-    order: Owned = {}
-    giving: list[Iterator[TopicAndPartition]] = []
+        with_count.setdefault(len(mine), []).append(name)
+    order: list[int] = []
     names: list[str] = []
-    for count in range(fullest, 0, -1):
-        if starting[count]:
-            names = in_java_order([*names, *starting[count]])[::-1]
-            giver = {name: iter(left[name][len(left[name]) - count :]) for name in names}
-            giving = [giver[name] for name in names]
-        for partitions in giving:
-            order[next(partitions)] = None
-    return list(order | dict.fromkeys(existing))
+    for count, following in pairwise([*sorted(with_count, reverse=True), 0]):
+        names = in_java_order([*names, *with_count[count]])[::-1]
+        rows = (left[name][len(left[name]) - count : len(left[name]) - following] for name in names)
+        order += chain.from_iterable(zip(*rows, strict=True))
+    order = list(dict.fromkeys(order))
+    if len(order) == len(roster.everything):
+        return order
+    in_order_of_topics = roster.numbering.numbers_of(text_map_order(roster.candidates))
+    rest = roster.unclaimed({"": order}, in_order_of_topics)
+    return order + in_map_of(len(in_order_of_topics), rest, roster.numbering.spread_hash)

@@ -6,27 +6,18 @@ that moves only what is new. Members tell their generation: of two that claim a 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
-from fetcher.java import text_order_key
-from fetcher.structs import TopicAndPartition
-from study.assignors.balancing import Balancer
-from study.assignors.java_order import grouped_by_topic, text_map_order, text_map_order_newest_first
-from study.assignors.model import Assignment, Member, in_java_order, members_by_topic, partitions_of, subscribed_topics
+from study.assignors.balancing import Balancer, deal
+from study.assignors.java_order import grouped_by_topic, text_map_order_newest_first
+from study.assignors.model import Assignment, Member, in_java_order
+from study.assignors.numbering import Held, Question, Roster, by_name
 
 
 def assign_sticky_3_9(partitions: Mapping[str, int], members: Mapping[str, Member]) -> Assignment:
     """What the members that revoke everything before they join are given."""
-    through_user_data = {
-        name: Member(
-            member.topics,
-            None if member.owned is None else grouped_by_topic(member.owned, text_map_order_newest_first),
-            member.generation,
-        )
-        for name, member in members.items()
-    }
-    return _assign(partitions, through_user_data)
+    return by_name(share_sticky_3_9, partitions, members)
 
 
 def assign_cooperative_sticky(partitions: Mapping[str, int], members: Mapping[str, Member]) -> Assignment:
@@ -34,97 +25,100 @@ def assign_cooperative_sticky(partitions: Mapping[str, int], members: Mapping[st
 
     Its former owner sees that it is gone and joins once more; then it is free, and given to the new one.
     """
-    owner_of = {partition: name for name, mine in _claims(partitions, members).items() for partition in mine}
-    return {
-        name: [partition for partition in mine if owner_of.get(partition, name) == name]
-        for name, mine in _assign(partitions, members).items()
+    return by_name(share_cooperative_sticky, partitions, members)
+
+
+def share_sticky_3_9(question: Question) -> Held:
+    """assign_sticky_3_9() in numbers."""
+    roster = question.roster
+    if _alike(roster):  # then the order in which members tell what they had is of no matter
+        return _fill_quotas(roster, _claims(question))
+    topic_of = roster.numbering.topic_of
+    through_user_data = {
+        name: grouped_by_topic(mine, topic_of, text_map_order_newest_first) for name, mine in question.owned.items()
     }
+    return _even_out(roster, _claims(Question(roster, through_user_data, question.generations)))
 
 
-def _assign(partitions: Mapping[str, int], members: Mapping[str, Member]) -> Assignment:
-    candidates = members_by_topic(members, partitions)
-    claims = _claims(partitions, members)
-    if len({member.topics for member in members.values()}) <= 1:
-        return _fill_quotas(partitions_of(candidates, partitions), claims)
-    return _even_out(partitions, members, candidates, claims)
+def share_cooperative_sticky(question: Question) -> Held:
+    """assign_cooperative_sticky() in numbers."""
+    roster = question.roster
+    claims = _claims(question)
+    owner_of: list[str | None] = [None] * len(roster.numbering)
+    for name, mine in claims.items():
+        for number in mine:
+            owner_of[number] = name
+    held = _fill_quotas(roster, claims) if _alike(roster) else _even_out(roster, claims)
+    return {name: [number for number in mine if (owner_of[number] or name) == name] for name, mine in held.items()}
 
 
-def _claims(partitions: Mapping[str, int], members: Mapping[str, Member]) -> dict[str, list[TopicAndPartition]]:
+def _alike(roster: Roster) -> bool:
+    return len(roster.subscriptions) <= 1
+
+
+def _claims(question: Question) -> Held:
     """What each member had and nobody has claimed since, of topics that somebody subscribes to."""
-    wanted = set(subscribed_topics(members, partitions))
-    owner_of: dict[TopicAndPartition, str] = {}
-    for name in text_map_order(members):
-        for partition in members[name].owned or ():
-            other = owner_of.get(partition)
-            if other is None or members[name].generation > members[other].generation:
-                owner_of[partition] = name
+    roster, owned, topic_of = question.roster, question.owned, question.roster.numbering.topic_of
+    owner_of: dict[int, str] = {}
+    if sum(map(len, owned.values())) > len(set(chain.from_iterable(owned.values()))):
+        generation = question.generations
+        for name in roster.names_in_map_order:
+            for number in owned.get(name, ()):
+                other = owner_of.get(number)
+                if other is None or generation.get(name, 0) > generation.get(other, 0):
+                    owner_of[number] = name
     return {
         name: [
-            partition
-            for partition in members[name].owned or ()
-            if owner_of[partition] == name and partition.topic in wanted
+            number
+            for number in owned.get(name, ())
+            if topic_of[number] in roster.candidates and owner_of.get(number, name) == name
         ]
-        for name in text_map_order(members)
+        for name in roster.names_in_map_order
     }
 
 
-def _fill_quotas(
-    everything: Iterable[TopicAndPartition], claims: Mapping[str, Sequence[TopicAndPartition]]
-) -> Assignment:
+def _fill_quotas(roster: Roster, claims: Mapping[str, Sequence[int]]) -> Held:
     """Everybody subscribes to the same: keep up to the quota, deal the rest to those below it, by name."""
-    listed = list(everything)
-    quota, fuller_ones = divmod(len(listed), len(claims))
-    place_of = {topic: place for place, topic in enumerate(in_java_order({topic for topic, _ in listed}))}
-    assignment: Assignment = {name: [] for name in claims}
+    quota, fuller_ones = divmod(len(roster.everything), len(claims))
+    held: Held = {}
     below: list[str] = []
     at_quota: list[str] = []
     for name, claimed in claims.items():
-        mine = sorted(claimed, key=lambda each: (each[1], place_of[each[0]]))
+        mine = sorted(claimed, key=roster.numbering.across_topics.__getitem__)
         if len(mine) < quota:
-            assignment[name] += mine
             below.append(name)
         elif len(mine) > quota and fuller_ones:
-            assignment[name] += mine[: quota + 1]
+            del mine[quota + 1 :]
             fuller_ones -= 1
             at_quota = at_quota if fuller_ones else []
         else:
-            assignment[name] += mine[:quota]
+            del mine[quota:]
             at_quota += [name] if fuller_ones else []
-    kept = {partition for mine in assignment.values() for partition in mine}
-    _deal([partition for partition in listed if partition not in kept], assignment, quota, below, at_quota)
-    return assignment
+        held[name] = mine
+    _fill_up(roster.unclaimed(held, roster.everything), held, quota, in_java_order(below), in_java_order(at_quota))
+    return held
 
 
-def _deal(
-    free: Sequence[TopicAndPartition], assignment: Assignment, quota: int, below: list[str], at_quota: list[str]
-) -> None:
+def _fill_up(free: Sequence[int], held: Held, quota: int, below: list[str], at_quota: list[str]) -> None:
     """Round and round among those below the quota, then one more to those that are at it, in order."""
-    circle = deque(in_java_order(below))
-    waiting = deque(in_java_order(at_quota))
-    for partition in free:
-        if not circle:
-            assignment[waiting.popleft()].append(partition)
-            continue
-        name = circle.popleft()
-        assignment[name].append(partition)
-        (waiting if len(assignment[name]) == quota else circle).append(name)
+    while below:
+        rounds = min(quota - len(held[name]) for name in below)
+        deal(free[: rounds * len(below)], below, held)
+        free = free[rounds * len(below) :]
+        at_quota += [name for name in below if len(held[name]) == quota]
+        below = [name for name in below if len(held[name]) < quota]
+    for place, number in enumerate(free):
+        held[at_quota[place]].append(number)
 
 
-def _even_out(
-    partitions: Mapping[str, int],
-    members: Mapping[str, Member],
-    candidates: Mapping[str, Sequence[str]],
-    claims: Mapping[str, Sequence[TopicAndPartition]],
-) -> Assignment:
+def _even_out(roster: Roster, claims: Mapping[str, Sequence[int]]) -> Held:
     """Subscriptions differ."""
+    topic_of = roster.numbering.topic_of
     owned = {
-        name: {partition: None for partition in mine if partition.topic in members[name].topics}
+        name: list(dict.fromkeys(number for number in mine if topic_of[number] in roster.topics_of[name]))
         for name, mine in claims.items()
     }
     lost_a_topic = any(len(owned[name]) < len(mine) for name, mine in claims.items())
-    topics = sorted(candidates, key=lambda topic: (len(candidates[topic]), text_order_key(topic)))
-    order = partitions_of(topics, partitions)
-    taken = {partition for mine in owned.values() for partition in mine}
-    balancer = Balancer(owned, partitions, candidates)
-    free = [partition for partition in order if partition not in taken]
-    return balancer.balance(free, order, new_ones_first=not lost_a_topic)
+    order = roster.rarest_first
+    free = roster.unclaimed(owned, order)
+    return Balancer(owned, roster).balance(free, order, new_ones_first=not lost_a_topic)

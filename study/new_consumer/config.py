@@ -1,12 +1,18 @@
-"""The parameters of the seeds' tables with their defaults (those of 2.3, the seeds' time), by property key."""
+"""The parameters of the seeds' tables with their defaults (those of 2.3, the seeds' time), by property key.
+
+Names that a table has wrong, and those of the old consumer, are taken for what is meant, and a warning says so.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from zkconsumer.errors import InvalidConfigException
+
+log = logging.getLogger(__name__)
 
 REQUIRED = object()
 """In the place of a default: the user has to say."""
@@ -64,6 +70,14 @@ _MISSPELT = {  # as seed 003 has them
     "exclude.interval.topics": "exclude.internal.topics",
     "interceptor.class": "interceptor.classes",
 }
+_OLD_NAMES = {
+    "auto.commit.enable": "enable.auto.commit",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+}
+_OLD_VALUES = {"auto.offset.reset": {"smallest": "earliest", "largest": "latest"}}
+_INSTEAD = {"zookeeper.connect": "the new consumer does not use ZooKeeper: give the brokers as bootstrap.servers"}
 
 
 @dataclass(frozen=True)
@@ -74,11 +88,7 @@ class NewConsumerConfig:
     values: Mapping[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        for key in self.properties:
-            if key not in DEFAULTS:
-                hint = f": is {_MISSPELT[key]} meant?" if key in _MISSPELT else ": the new consumer has no such setting"
-                raise InvalidConfigException(f"{key}{hint}")
-        values = {**DEFAULTS, **self.properties}
+        values = {**DEFAULTS, **by_todays_names(self.properties)}
         for key, value in values.items():
             if value is REQUIRED:
                 raise InvalidConfigException(f'Missing required configuration "{key}" which has no default value.')
@@ -110,3 +120,22 @@ class NewConsumerConfig:
         if not settings["client_id"]:
             del settings["client_id"]
         return settings
+
+
+def by_todays_names(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they are called, with a warning for every other name; InvalidConfigException for unknown ones."""
+    named: dict[str, Any] = {}
+    for key, value in properties.items():
+        name = _MISSPELT.get(key) or _OLD_NAMES.get(key) or key
+        if name not in DEFAULTS:
+            raise InvalidConfigException(f"{key}: {_INSTEAD.get(key, 'the new consumer has no such setting')}")
+        if name != key:
+            if name in properties:
+                raise InvalidConfigException(f"{key} is another name of {name}, which is given too: leave one out")
+            why = "it is called so" if key in _MISSPELT else "that is the new consumer's name for it"
+            log.warning("%s is taken as %s: %s", key, name, why)
+        meant = _OLD_VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
+        if meant != value:
+            log.warning("%s=%s is taken as %s: that is the new consumer's word for it", name, value, meant)
+        named[name] = meant
+    return named

@@ -21,7 +21,11 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerRebalanceListener(Protocol):
-    """What a user writes."""
+    """What a user writes. As in Java since 2.4 it may also have on_partitions_lost(partitions).
+
+    That is called instead of on_partitions_revoked, or the latter if there is none, when the group has put the member
+    out already: others may read the partitions by then, and nothing can be committed for them.
+    """
 
     def on_partitions_revoked(self, partitions: set[TopicAndPartition]) -> None: ...
 
@@ -54,7 +58,7 @@ class ListenerThreads(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # 
         await self._call(self._listener.on_partitions_assigned, assigned)
 
     async def on_partitions_lost(self, lost: Any) -> None:
-        await self._call(self._listener.on_partitions_revoked, lost)
+        await self._call(getattr(self._listener, "on_partitions_lost", self._listener.on_partitions_revoked), lost)
 
     async def _call(self, method: Callable[[set[TopicAndPartition]], None], partitions: Any) -> None:
         done = Future()

@@ -19,6 +19,7 @@ from typing import Any
 
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from fetcher.threads import ShutdownableThread
+from study.new_consumer.config import by_todays_names
 from study.new_consumer.consumer import NewConsumer
 from study.new_consumer.errors import CommitFailedException
 from study.new_consumer.records import ConsumerRecord
@@ -269,11 +270,12 @@ class _Worker(ShutdownableThread):
 
 
 def _by_hand(properties: Mapping[str, Any]) -> dict[str, Any]:
-    if properties.get("enable.auto.commit"):
+    given = by_todays_names(properties)
+    if given.get("enable.auto.commit"):
         raise IllegalArgumentException(
             "enable.auto.commit=true stores what was polled, done or not: leave it out, what is done is stored here"
         )
-    return {**properties, "enable.auto.commit": False}
+    return {**given, "enable.auto.commit": False}
 
 
 def _at_least_one(number: int, name: str) -> int:

@@ -10,28 +10,29 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from tests.bench.histories import make_history
-from tests.bench.report import Growth, Measured, Report
+from tests.bench.promises import Promise, Slope
+from tests.bench.report import Report, Sample
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.histories import History
 
-T = TypeVar("T")
-
 BENCH = "jobs"
-SIZES = (10_000_000, 50_000_000)
-QUICK_SIZES = (200_000, 400_000)
-ROUNDS = 1
+SPARK, DUCKDB = "Spark", "DuckDB"
+SIZES = (10_000_000, 100_000_000)
+QUICK_SIZES = (100_000, 200_000)
+ROUNDS = 1  # of minutes each
 SLOPE = 1.1
+EXPECTED_S = {"lost": 210.0, "duplicated": 90.0, "reordered": 130.0, "delivered by non-owner": 40.0, "pauses": 80.0}
+"""The first one's with the making of all histories."""
 
 _PARTITION = "subject, topic, partition"
 _COPIES = f'partition by {_PARTITION} order by "offset", time_ms, member, sequence'
@@ -61,52 +62,51 @@ SQL = {
 """The same questions in DuckDB's words: `lost` by an anti join, which is how one writes it there."""
 
 
-class Answer(NamedTuple):
-    seconds: list[float]
-    found: int
+def cases(*, quick: bool) -> Mapping[str, float]:
+    return dict.fromkeys(EXPECTED_S, 4.0) if quick else EXPECTED_S
+
+
+def promises() -> Iterator[Promise]:
+    for name in SQL:
+        yield Slope(BENCH, name, SPARK, SLOPE)
 
 
 def run(report: Report) -> None:
-    points: dict[tuple[str, str], list[tuple[float, list[float]]]] = {}
-    for rows in QUICK_SIZES if report.quick else SIZES:
-        with tempfile.TemporaryDirectory(prefix="histories-") as directory:
-            answers = _answers(report, rows, Path(directory))
-        for (name, subject), answer in answers.items():
-            if answer.found != answers[name, "DuckDB"].found:
-                raise AssertionError(f"{name}: {subject} found {answer.found}, not {answers[name, 'DuckDB'].found}")
-            points.setdefault((name, subject), []).append((rows, answer.seconds))
-            case = f"{name}, {rows:,} rows"
-            report.add(Measured(BENCH, case, subject, "s", answer.seconds, more_is_better=False))
-        for name in dict.fromkeys(name for name, _ in answers):
-            report.show_case(BENCH, f"{name}, {rows:,} rows", "DuckDB")
-    for (name, subject), found in points.items():
-        promised = None if report.quick or subject == "DuckDB" else SLOPE
-        report.grow(Growth(BENCH, name, subject, "rows", "s", found, at_most=promised))
-
-
-def _answers(report: Report, rows: int, directory: Path) -> dict[tuple[str, str], Answer]:
-    from pipeline.histories import read_parquet
     from pipeline.judging import local_session
 
-    seconds, _ = _timed(partial(make_history, directory, rows))
-    size = sum(file.stat().st_size for file in directory.rglob("*.parquet")) / 1e6
-    report.progress(f"  {rows:,} rows, {size:.1f} MB of Parquet, made in {seconds:.0f} s")
-    answers: dict[tuple[str, str], Answer] = {}
-
-    def ask(subject: str, name: str, work: Callable[[], int]) -> None:
-        samples, found = zip(*(_timed(work) for _ in range(ROUNDS)), strict=True)
-        report.progress(f"  {rows:,} rows: {name} on {subject}: {samples[-1]:.1f} s, found {found[-1]:,}")
-        answers[name, subject] = Answer(list(samples), found[-1])
-
     names = [name for name in SQL if report.takes(name)]
-    with local_session("bench", memory="3g") as spark:
-        spark.range(1_000_000).selectExpr("sum(id)").collect()
-        history = read_parquet(spark, directory)
-        for name in names:
-            ask("Spark", name, partial(on_spark, history, name))
-    for name in names:
-        ask("DuckDB", name, partial(on_duckdb, directory, name))
-    return answers
+    with tempfile.TemporaryDirectory(prefix="histories-") as directory:
+        histories = {rows: Path(directory) / str(rows) for rows in (QUICK_SIZES if report.quick else SIZES)}
+        for rows, place in histories.items():
+            report.progress(f"making a history of {rows:,} rows")
+            make_history(place, rows)
+            size = sum(file.stat().st_size for file in place.rglob("*.parquet")) / 1e6
+            report.progress(f"{rows:,} rows: {size:.1f} MB of Parquet")
+        with local_session("bench", memory="3g") as spark:
+            spark.range(1_000_000).selectExpr("sum(id)").collect()
+            for name in names:
+                _measure(report, spark, histories, name)
+
+
+def _measure(report: Report, spark: SparkSession, histories: Mapping[int, Path], name: str) -> None:
+    """Both engines in turn, size by size; both have to find as many."""
+    from pipeline.histories import read_parquet
+
+    with report.case(name, rounds=ROUNDS, against=DUCKDB, grows_by="rows") as case:
+        for _ in case.rounds():
+            for rows, place in histories.items():
+                found: dict[str, int] = {}
+                history = read_parquet(spark, place)
+                case.sample(SPARK, "s", _timed, SPARK, found, on_spark, history, name, more_is_better=False, size=rows)
+                case.sample(DUCKDB, "s", _timed, DUCKDB, found, on_duckdb, place, name, more_is_better=False, size=rows)
+                if len(set(found.values())) > 1:
+                    raise AssertionError(f"{name}, {rows:,} rows: not the same was found: {found}")
+
+
+def _timed(engine: str, found: dict[str, int], work: Callable[..., int], *arguments: object) -> Sample:
+    start = time.perf_counter()
+    found[engine] = work(*arguments)
+    return Sample(time.perf_counter() - start, {"found": found[engine]})
 
 
 def on_spark(history: History, name: str) -> int:
@@ -139,9 +139,3 @@ def on_duckdb(directory: Path, name: str) -> int:
         return int(row[0])
     finally:
         database.close()
-
-
-def _timed(work: Callable[[], T]) -> tuple[float, T]:
-    start = time.perf_counter()
-    result = work()
-    return time.perf_counter() - start, result

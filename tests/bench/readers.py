@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 FETCH_BYTES = 1024 * 1024  # fetch.message.max.bytes, by default
@@ -29,8 +30,9 @@ class Task(NamedTuple):
     bootstrap_servers: str
     topic: str
     partitions: int
-    streams: int
+    streams: int  # of each member
     records: int
+    members: int = 1  # ours only
 
     @property
     def last_offset(self) -> int:
@@ -78,18 +80,20 @@ ReadStream = Callable[[Any, int, Clock, Left], None]
 
 
 def ours(read_stream: ReadStream) -> Callable[[Task], tuple[int, float]]:
-    """A way to read one stream, for all streams of a connector, a thread each; one alone is read by the main thread."""
+    """A way to read one stream, for all streams of all members, a thread each; one alone is read by the main thread."""
 
     def run(task: Task) -> tuple[int, float]:
         from zkconsumer.config import ConsumerConfig
         from zkconsumer.connector import ZookeeperConsumerConnector
         from zkconsumer.errors import ConsumerTimeoutException
 
+        is_one = task.streams * task.members == 1
         config = ConsumerConfig(
             zookeeper_connect=task.zookeeper_connect,
             group_id=_group("ours"),
             auto_offset_reset="smallest",
-            consumer_timeout_ms=-1 if task.streams == 1 else 500,
+            consumer_timeout_ms=-1 if is_one else 500,
+            rebalance_max_retries=4 if task.members == 1 else 20,
         )
         clock, left = Clock(), Left(task.records)
 
@@ -100,9 +104,12 @@ def ours(read_stream: ReadStream) -> Callable[[Task], tuple[int, float]]:
                 except ConsumerTimeoutException:
                     pass  # look whether the other streams are done
 
-        with ZookeeperConsumerConnector(config) as connector:
-            streams = connector.create_message_streams({task.topic: task.streams})[task.topic]
-            if len(streams) == 1:
+        with ExitStack() as members:
+            streams = []
+            for _ in range(task.members):
+                connector = members.enter_context(ZookeeperConsumerConnector(config))
+                streams += connector.create_message_streams({task.topic: task.streams})[task.topic]
+            if is_one:
                 read(streams[0])
                 return clock.result(task.records)
             threads = [threading.Thread(target=read, args=(stream,)) for stream in streams]

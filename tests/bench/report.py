@@ -1,226 +1,204 @@
-"""What a bench found: samples by bench, case and subject; as tables of ratios, and as JSON.
+"""What a bench is told, and where it puts what it finds.
 
-A bench adds one `Measured` for each subject of a case. All subjects of a case are measured in turn, round by round,
-so that sample n of one and sample n of another were taken under the same weather; ratios are formed round by round.
+A bench is a module of this package with `cases(quick=…)`, the names of its cases and the seconds each is expected to
+take; `promises()`; and `run(report)`, which measures those that the report takes:
+
+    with report.case("100 B", rounds=5, against="Scala 0.8.2.2") as case:
+        for _ in case.rounds():
+            for subject in subjects:
+                case.sample(subject.name, "M/s", subject.measure, task)
+
+Each sample is in the file before the next one begins. A subject that fails is left out from then on, a case that fails
+is left, and the next one goes on.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
 import os
-import platform
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+
+from tests.bench.promises import short
+from tests.bench.results import CaseFound, Measured, Results
+from tests.bench.schedule import Schedule
+from tests.bench.tables import case_table
 
 UNKNOWN_WIDTH = 130
+FAILURES_THAT_END_A_CASE = 2  # one after the other: it is not the subject then, but the servers
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The samples of one subject in one case; `beside` are further quantities of the same rounds ("CPU s", "MiB")."""
+class Sample(NamedTuple):
+    """What one round found of one subject, and what beside it."""
 
-    bench: str
-    case: str
-    subject: str
-    unit: str
-    samples: Sequence[float]
-    more_is_better: bool = True
-    beside: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    value: float
+    beside: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A promise over two subjects of a case: `subject` is at least `at_least` times as good as `peer`.
-
-    Of `quantity` (a name in `beside`), or of the samples themselves where that is empty. Where less is
-    better, the ratio is turned round, so that more is always better: a third of the CPU seconds is `at_least=3`.
-    """
-
-    bench: str
-    case: str
-    subject: str
-    peer: str
-    at_least: float
-    quantity: str = ""
-
-
-@dataclass(frozen=True)
-class Growth:
-    """What a thing costs by its size, as (size, samples). Promised: the slope of the logarithms is not above `at_most`.
-
-    1 is linear; a little more is allowed for what a machine adds by itself. None promises nothing: for peers.
-    """
-
-    bench: str
-    case: str
-    subject: str
-    size: str
-    unit: str
-    points: Sequence[tuple[float, Sequence[float]]]
-    at_most: float | None = 1.1
-
-    @property
-    def slope(self) -> float:
-        """By least squares, through the medians."""
-        sizes = [math.log(size) for size, _ in self.points]
-        costs = [math.log(statistics.median(samples)) for _, samples in self.points]
-        return statistics.linear_regression(sizes, costs).slope
+class CaseFailed(Exception):
+    """Nothing more can be measured in this case."""
 
 
 class Report:
     def __init__(
         self,
+        bench: str,
+        results: Results,
         *,
-        quick: bool = False,
-        only: Sequence[str] = (),
+        path: Path | None = None,
+        only: Collection[str] | None = None,
         subjects: Sequence[str] = (),
         rounds: int | None = None,
         console: Console | None = None,
     ) -> None:
-        """`only` cases and `subjects` with these names, in which * stands for anything; all if there is none."""
-        self.quick = quick
-        self.only = tuple(only)
-        self.subjects = tuple(subjects)
+        """`only` these cases, and `subjects` with these names, in which * stands for anything; all if there is none."""
+        self.bench = bench
+        self.results = results
+        self.quick = results.quick
+        self.console = console or wide_console()
+        self._path = path
+        self._only = only
+        self._subjects = tuple(subjects)
         self._rounds = rounds
-        self.console = console or _console()
-        self.measured: list[Measured] = []
-        self.wanted: list[Wanted] = []
-        self.growths: list[Growth] = []
-        self.references: dict[tuple[str, str], str] = {}  # by bench and case, as shown
+        self._schedule = Schedule(results)
+        self._since_s = time.monotonic()  # what a case needs to be set up is its own
 
     def progress(self, text: str) -> None:
-        self.console.print(text, style="dim")
+        self.console.print(f"\\[{self._schedule.text()}] {escape(text)}", style="dim")
 
     def takes(self, case: str) -> bool:
         """Whether this case is wanted."""
-        return _is_named(case, self.only)
+        return self._only is None or case in self._only
 
     def taken(self, subjects: Sequence[str]) -> list[str]:
         """Those of a case that are wanted; the first always is, since ratios are formed against it."""
-        return [name for name in subjects if name == subjects[0] or _is_named(name, self.subjects)]
+        return [name for name in subjects if name == subjects[0] or is_named(name, self._subjects)]
 
     def rounds(self, usual: int) -> int:
         """How often each subject is measured."""
         return self._rounds or (1 if self.quick else usual)
 
-    def add(self, *measured: Measured) -> None:
-        self.measured.extend(measured)
+    @contextmanager
+    def case(self, name: str, *, rounds: int, against: str = "", grows_by: str = "") -> Iterator[CaseReport]:
+        """One case, kept whatever happens in it. An error in it is said, and ends it; the next one may well work."""
+        found = CaseFound(self.bench, name, self.results.run.id, self.rounds(rounds), against, grows_by)
+        self._schedule.begin(found)
+        try:
+            yield CaseReport(self, found)
+            found.is_whole = found.whole_rounds == found.rounds and not any(one.failure for one in found.measured)
+        except Exception as error:
+            found.failure = one_line(error)
+            if not isinstance(error, CaseFailed):
+                self.console.print(escape(traceback.format_exc()), style="dim")
+            self.console.print(f"{self.bench}: {escape(name)} failed: {escape(found.failure)}", style="red")
+        finally:
+            now_s = time.monotonic()
+            found.seconds, self._since_s = now_s - self._since_s, now_s
+            self.keep(found)
+        if found.measured:
+            self.console.print(case_table(found, self.results))
 
-    def want(self, *wanted: Wanted) -> None:
-        """Of cases and subjects that are left out, nothing is promised."""
-        there = {(one.bench, one.case, one.subject) for one in self.measured}
-        self.wanted.extend(
-            want
-            for want in wanted
-            if self.takes(want.case)
-            and (not self.subjects or {(want.bench, want.case, name) for name in (want.subject, want.peer)} <= there)
-        )
+    def keep(self, found: CaseFound) -> None:
+        """In the file; an earlier run's of the same case stays there for as long as it is worth more."""
+        earlier = self.results.find(*found.key)
+        if earlier is None or earlier is found or found.is_whole or found.whole_rounds > earlier.whole_rounds:
+            self.results.replace(found)
+        if self._path is not None:
+            self.results.write(self._path)
 
-    def show_case(self, bench: str, case: str, against: str) -> None:
-        """A table of one case, with each subject's ratio to the subject `against`; over 1 is better than it."""
-        rows = [one for one in self.measured if (one.bench, one.case) == (bench, case)]
-        reference = self.find(bench, case, against)
-        beside = list(dict.fromkeys(name for one in rows for name in one.beside))
-        self.references[bench, case] = against
-        rounds = len(reference.samples)
-        title = f"{bench}: {case} (medians of {rounds}, least–most; × is against {against})"
-        table = Table()
-        table.add_column("subject", no_wrap=True)
-        for column in (reference.unit, "", "×", "", *beside):
-            table.add_column(column, justify="right", no_wrap=True)
-        for one in rows:
-            ratios = ratios_of(one, reference)
-            others = [_short(statistics.median(one.beside[name])) if name in one.beside else "" for name in beside]
-            table.add_row(one.subject, *_median_and_spread(one.samples), *_median_and_spread(ratios), *others)
-        self.console.print(f"\n{title}")
-        self.console.print(table)
+    def done(self, share: float) -> None:
+        """So much of the present case."""
+        self._schedule.share = share
 
-    def grow(self, *growths: Growth) -> None:
-        self.growths.extend(growths)
 
-    def show_wanted(self) -> bool:
-        """Each promise and what was found; whether all were kept."""
-        if not self.wanted and not self.growths:
-            return True
-        table = Table(title="promised, and found", title_justify="left")
-        for column in ("bench", "case", "what", "promised", "found", ""):
-            table.add_column(column)
-        verdicts = []
-        for want in self.wanted:
-            found = statistics.median(self.ratios_for(want))
-            what = f"{want.subject} against {want.peer}" + (f", {want.quantity}" if want.quantity else "")
-            verdicts.append(found >= want.at_least)
-            promised = f"≥ {_short(want.at_least)}×"
-            table.add_row(want.bench, want.case, what, promised, f"{_short(found)}×", _verdict(verdicts[-1]))
-        for growth in self.growths:
-            what = f"{growth.subject}: {growth.unit} by {growth.size}, slope"
-            promised, verdict = "", ""
-            if growth.at_most is not None:
-                verdicts.append(growth.slope <= growth.at_most)
-                promised, verdict = f"≤ {_short(growth.at_most)}", _verdict(verdicts[-1])
-            table.add_row(growth.bench, growth.case, what, promised, f"{growth.slope:.2f}", verdict)
-        self.console.print(table)
-        return all(verdicts)
+class CaseReport:
+    """Takes the samples of one case."""
 
-    def ratios_for(self, want: Wanted) -> list[float]:
-        subject = self.find(want.bench, want.case, want.subject)
-        peer = self.find(want.bench, want.case, want.peer)
-        if not want.quantity:
-            return ratios_of(subject, peer)
-        pairs = zip(subject.beside[want.quantity], peer.beside[want.quantity], strict=True)
-        return [theirs / ours for ours, theirs in pairs]
+    def __init__(self, report: Report, found: CaseFound) -> None:
+        self._report = report
+        self._found = found
+        self._round = 0
+        self._this_round = 0
+        self._failed_in_a_row = 0
 
-    def find(self, bench: str, case: str, subject: str) -> Measured:
-        for one in self.measured:
-            if (one.bench, one.case, one.subject) == (bench, case, subject):
+    def rounds(self) -> Iterator[int]:
+        for number in range(1, self._found.rounds + 1):
+            self._round, self._this_round = number, 0
+            yield number
+
+    def sample(
+        self,
+        subject: str,
+        unit: str,
+        measure: Callable[..., float | Sample],
+        *arguments: Any,
+        more_is_better: bool = True,
+        size: float | None = None,
+    ) -> None:
+        """Measure once, by `measure(*arguments)`, and keep it; nothing where this subject failed before."""
+        measured = self._measured(subject, unit, more_is_better, size)
+        if measured.failure:
+            return
+        at = "" if size is None else f" at {short(size)}"
+        said = f"{self._found.case}, {self._round} of {self._found.rounds}: {subject}{at}"
+        try:
+            found = measure(*arguments)
+        except Exception as error:
+            measured.failure = one_line(error)
+            self._report.console.print(f"{escape(said)} failed: {escape(measured.failure)}", style="red")
+            self._report.keep(self._found)
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row == FAILURES_THAT_END_A_CASE:
+                raise CaseFailed(f"{subject} and the one before failed: {measured.failure}") from None
+            return
+        self._failed_in_a_row = 0
+        sample = found if isinstance(found, Sample) else Sample(found, {})
+        measured.samples.append(sample.value)
+        for name, value in sample.beside.items():
+            measured.beside.setdefault(name, []).append(value)
+        self._this_round += 1
+        self._report.done(self._share())
+        self._report.keep(self._found)
+        self._report.progress(f"{said} {short(sample.value)} {unit}")
+
+    def total(self, subject: str, unit: str) -> None:
+        """The last round's samples of all subjects so far together, as a subject of its own."""
+        parts = [one for one in self._found.measured if one.subject != subject]
+        if not any(one.failure for one in parts):
+            self.sample(subject, unit, lambda: sum(one.samples[-1] or 0.0 for one in parts), more_is_better=False)
+
+    def _measured(self, subject: str, unit: str, more_is_better: bool, size: float | None) -> Measured:
+        for one in self._found.measured:
+            if (one.subject, one.size) == (subject, size):
                 return one
-        raise LookupError(f"nothing was measured for {bench}, {case}, {subject}")
+        self._found.measured.append(Measured(subject, unit, [], more_is_better, size=size))
+        return self._found.measured[-1]
 
-    def write_json(self, path: Path) -> None:
-        machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}
-        wanted = [
-            dataclasses.asdict(want) | {"found": statistics.median(self.ratios_for(want))} for want in self.wanted
-        ]
-        measured = [dataclasses.asdict(one) for one in self.measured]
-        growths = [dataclasses.asdict(growth) | {"slope": growth.slope} for growth in self.growths]
-        found = {"machine": machine, "measured": measured, "wanted": wanted, "growths": growths}
-        path.write_text(json.dumps(found, indent=1) + "\n")
+    def _share(self) -> float:
+        """How much of the case is done; in the first round nobody knows how many samples make one."""
+        of_this = self._this_round / len(self._found.measured) if self._round > 1 else 0.5
+        return (self._round - 1 + of_this) / self._found.rounds
 
 
-def _console() -> Console:
+def wide_console() -> Console:
     """Where no terminal says how wide it is, wide enough for the tables."""
     console = Console(highlight=False)
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=UNKNOWN_WIDTH)
 
 
-def _is_named(name: str, names: Sequence[str]) -> bool:
+def is_named(name: str, names: Sequence[str]) -> bool:
     return not names or any(fnmatchcase(name, one) for one in names)
 
 
-def ratios_of(subject: Measured, reference: Measured) -> list[float]:
-    """Round by round, how many times as good as the reference."""
-    pairs = list(zip(subject.samples, reference.samples, strict=True))
-    return [ours / theirs if subject.more_is_better else theirs / ours for ours, theirs in pairs]
-
-
-def _verdict(kept: bool) -> str:
-    return "kept" if kept else "NOT KEPT"
-
-
-def _median_and_spread(values: Sequence[float]) -> tuple[str, str]:
-    spread = f"{_short(min(values))}–{_short(max(values))}" if len(values) > 1 else ""
-    return _short(statistics.median(values)), spread
-
-
-def _short(value: float) -> str:
-    if value >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+def one_line(error: BaseException) -> str:
+    """The last line usually says most: of a traceback, of a program's last words."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines[0] if len(lines) == 1 else " … ".join([lines[0], lines[-1]]) if lines else ""
+    return f"{type(error).__name__}: {said}"[:500]

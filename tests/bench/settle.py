@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,8 @@ from typing import NamedTuple
 
 from kazoo.client import KazooClient
 
-from tests.bench.report import Measured, Report, Wanted
+from tests.bench.promises import AtLeast, Promise
+from tests.bench.report import Report
 from zkconsumer.testing.java import class_path_of, find_java, unpack_into
 from zkconsumer.testing.java_compiler import compile_java
 from zkconsumer.testing.kafka import KafkaCluster
@@ -36,11 +37,12 @@ from zkconsumer.testing.scala import log4j_properties
 BENCH = "settle"
 OURS, SCALA = "ours", "Scala 0.8.2.2"
 JAVA_SOURCE = Path(__file__).with_name("java") / "BenchSettling.java"
-MEMBERS, PARTITIONS = (1, 4, 8, 16), (32, 256, 1024)
+MEMBERS, PARTITIONS = (1, 4, 16), (32, 256, 1024)
 ROUNDS = 5
 SHORT_BACKOFF = {"rebalance.backoff.ms": "100", "rebalance.max.retries": "200"}
 DEFAULT_BACKOFF = {"rebalance.max.retries": "20"}  # 4 by default, too few for either of them to settle surely
-STEADY_S = 2.5
+STEADY_S, STEADY_WITH_DEFAULT_S = 1.5, 2.5  # that no owner changes; longer than a member waits after a collision
+STEADY_QUICK_S = 0.5  # where the figure does not matter
 LOOK_EVERY_S = 0.05
 TIMEOUT_S = 120.0
 
@@ -48,6 +50,7 @@ TIMEOUT_S = 120.0
 class Size(NamedTuple):
     members: int
     partitions: int
+    streams: int = 1  # of each member
 
     @property
     def case(self) -> str:
@@ -55,6 +58,19 @@ class Size(NamedTuple):
 
 
 LARGEST_PROMISED = Size(8, 1024)
+SIZES = (LARGEST_PROMISED, *(Size(members, partitions) for partitions in PARTITIONS for members in MEMBERS))
+QUICK_SIZES = (Size(4, 32),)
+WITH_DEFAULT = f"{LARGEST_PROMISED.case}, default back-off"
+
+
+def cases(*, quick: bool) -> Mapping[str, float]:
+    if quick:
+        return {size.case: 15.0 for size in QUICK_SIZES}
+    return {size.case: 27.0 for size in SIZES} | {WITH_DEFAULT: 70.0}
+
+
+def promises() -> Iterator[Promise]:
+    yield AtLeast(BENCH, LARGEST_PROMISED.case, OURS, SCALA, 2.0)
 
 
 @dataclass(frozen=True)
@@ -73,57 +89,56 @@ class Side:
 
 
 def run(report: Report) -> None:
-    sizes = [Size(4, 32)] if report.quick else [Size(m, p) for p in PARTITIONS for m in MEMBERS]
-    sizes = [size for size in sizes if report.takes(size.case)]
-    with_default = f"{LARGEST_PROMISED.case}, default back-off"
-    also = [LARGEST_PROMISED] if not report.quick and report.takes(with_default) else []
-    rounds = report.rounds(ROUNDS)
+    sizes = [size for size in (QUICK_SIZES if report.quick else SIZES) if report.takes(size.case)]
+    also = [LARGEST_PROMISED] if not report.quick and report.takes(WITH_DEFAULT) else []
     with KafkaCluster(version="1.1.1", full_speed=True) as kafka:
         for partitions in sorted({size.partitions for size in [*sizes, *also]}):
-            report.progress(f"  a topic with {partitions:,} partitions")
+            report.progress(f"a topic with {partitions:,} partitions")
             kafka.create_topic(topic_of(partitions), partitions=partitions)
-        with sides(kafka.zookeeper_connect, SHORT_BACKOFF) as both:
-            for size in sizes:
-                measure(report, kafka.zookeeper_connect, both, size, size.case, rounds)
+        if sizes:
+            with sides(kafka.zookeeper_connect, SHORT_BACKOFF) as both:
+                for size in sizes:
+                    _measure(report, kafka.zookeeper_connect, both, size, size.case, steady_s(report))
         for size in also:
             with sides(kafka.zookeeper_connect, DEFAULT_BACKOFF) as both:
-                measure(report, kafka.zookeeper_connect, both, size, with_default, rounds)
-        if not report.quick:
-            report.want(Wanted(BENCH, LARGEST_PROMISED.case, OURS, SCALA, 2.0))
+                _measure(report, kafka.zookeeper_connect, both, size, WITH_DEFAULT, STEADY_WITH_DEFAULT_S)
 
 
-def measure(report: Report, connect: str, both: Sequence[Side], size: Size, case: str, rounds: int) -> None:
-    """All rounds of one case, and its table."""
-    seconds: dict[str, list[float]] = {side.name: [] for side in both}
-    for number in range(rounds):
-        for side in both:
-            seconds[side.name].append(seconds_to_settle(connect, side, size))
-        report.progress(f"  {case}: round {number + 1} of {rounds}")
-    report.add(*(Measured(BENCH, case, name, "s", found, more_is_better=False) for name, found in seconds.items()))
-    report.show_case(BENCH, case, SCALA)
+def _measure(report: Report, connect: str, both: Sequence[Side], size: Size, case: str, steady_s: float) -> None:
+    with report.case(case, rounds=ROUNDS, against=SCALA) as found:
+        for _ in found.rounds():
+            for side in both:
+                found.sample(side.name, "s", seconds_to_settle, connect, side, size, 0, steady_s, more_is_better=False)
 
 
-def seconds_to_settle(connect: str, side: Side, size: Size, *, there_before: int = 0) -> float:
+def steady_s(report: Report) -> float:
+    return STEADY_QUICK_S if report.quick else STEADY_S
+
+
+def seconds_to_settle(connect: str, side: Side, size: Size, there_before: int, steady_s: float) -> float:
     """Of a group that never was before, or, if some members are there before, of that group when the others come."""
     group, topic = f"settle-{time.monotonic_ns()}", topic_of(size.partitions)
     with _client(connect) as client:
         try:
             if there_before:
-                _settle(client, side, group, topic, Size(there_before, size.partitions), there_before)
-            return _settle(client, side, group, topic, size, size.members - there_before)
+                before = size._replace(members=there_before)
+                _settle(client, side, group, topic, before, there_before, steady_s)
+            return _settle(client, side, group, topic, size, size.members - there_before, steady_s)
         finally:
             side.tell("leave")
             client.delete(f"/consumers/{group}", recursive=True)
 
 
-def _settle(client: KazooClient, side: Side, group: str, topic: str, size: Size, joining: int) -> float:
+def _settle(
+    client: KazooClient, side: Side, group: str, topic: str, size: Size, joining: int, steady_s: float
+) -> float:
     side.tell("connect", group, size.members - joining, size.members)
     began_ms = time.time() * 1000
-    side.tell("join", topic)
-    return (_settled_ms(client, group, topic, size) - began_ms) / 1000
+    side.tell("join", topic, size.streams)
+    return (_settled_ms(client, group, topic, size, steady_s) - began_ms) / 1000
 
 
-def _settled_ms(client: KazooClient, group: str, topic: str, size: Size) -> float:
+def _settled_ms(client: KazooClient, group: str, topic: str, size: Size, steady_s: float) -> float:
     """When the last owner node was created. Looks at one node only, so as not to take part in the race."""
     owners = f"/consumers/{group}/owners/{topic}"
     waiting, deadline_s = threading.Event(), time.monotonic() + TIMEOUT_S
@@ -133,8 +148,9 @@ def _settled_ms(client: KazooClient, group: str, topic: str, size: Size) -> floa
         now = None if stat is None else (stat.numChildren, stat.pzxid)
         if now != seen or now is None:
             seen, steady_since_s = now, time.monotonic()
-        elif now[0] == size.partitions and time.monotonic() - steady_since_s > STEADY_S:
-            found = {number: client.get(f"{owners}/{number}") for number in range(size.partitions)}
+        elif now[0] == size.partitions and time.monotonic() - steady_since_s > steady_s:
+            asked = {number: client.get_async(f"{owners}/{number}") for number in range(size.partitions)}
+            found = {number: answer.get(timeout=TIMEOUT_S) for number, answer in asked.items()}
             if {number: data.decode() for number, (data, _) in found.items()} == _range(group, size):
                 return float(max(stat.ctime for _, stat in found.values()))
             steady_since_s = time.monotonic()
@@ -143,9 +159,11 @@ def _settled_ms(client: KazooClient, group: str, topic: str, size: Size) -> floa
 
 
 def _range(group: str, size: Size) -> dict[int, str]:
-    """Each member a run of neighbours, the first ones one more if it does not come out even."""
-    least, more = divmod(size.partitions, size.members)
-    threads = [f"{group}_m{number:02}-0" for number in range(size.members)]
+    """Each thread a run of neighbours, the first ones one more if it does not come out even. Threads sort as text."""
+    threads = sorted(
+        f"{group}_m{member:02}-{stream}" for member in range(size.members) for stream in range(size.streams)
+    )
+    least, more = divmod(size.partitions, len(threads))
     runs = [[thread] * (least + (number < more)) for number, thread in enumerate(threads)]
     return dict(enumerate(thread for run in runs for thread in run))
 
@@ -178,7 +196,7 @@ def sides(connect: str, settings: dict[str, str]) -> Iterator[list[Side]]:
             both.append(Side(name, process))
         smallest = Size(4, min(_partitions(connect)))
         for side in both:
-            seconds_to_settle(connect, side, smallest)
+            seconds_to_settle(connect, side, smallest, 0, STEADY_QUICK_S)
         yield both
 
 

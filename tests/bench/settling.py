@@ -3,7 +3,7 @@
 A command a line, each answered with a line:
 
     connect GROUP FIRST END    make members of these numbers, named m00, m01, …, and let them connect
-    join TOPIC                 let these create their stream, all at once; not waited for
+    join TOPIC STREAMS         let these create so many streams each, all at once; not waited for
     leave                      shut all down
 """
 
@@ -28,7 +28,7 @@ def main() -> None:
         if command == "connect":
             members += [_connected(settings, words[0], number) for number in range(int(words[1]), int(words[2]))]
         elif command == "join":
-            _in_parallel([_joining(member, words[0]) for member in members[joined:]], wait=False)
+            _in_parallel([_joining(member, words[0], int(words[1])) for member in members[joined:]], wait=False)
             joined = len(members)
         else:
             _in_parallel([member.shutdown for member in members], wait=True)
@@ -43,8 +43,8 @@ def _connected(settings: dict[str, str], group: str, number: int) -> ZookeeperCo
     return member
 
 
-def _joining(member: ZookeeperConsumerConnector, topic: str) -> Callable[[], object]:
-    return lambda: member.create_message_streams({topic: 1})
+def _joining(member: ZookeeperConsumerConnector, topic: str, streams: int) -> Callable[[], object]:
+    return lambda: member.create_message_streams({topic: streams})
 
 
 def _in_parallel(steps: list[Callable[[], object]], *, wait: bool) -> None:

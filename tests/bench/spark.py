@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -29,9 +29,11 @@ from pyspark.sql.functions import percentile_approx, unix_millis
 from pyspark.sql.streaming.query import StreamingQuery
 
 import pipeline
+from pipeline.judging import LOG_FILE
 from pipeline.tracker import Tracker
 from tests.bench.filling import fill
-from tests.bench.report import Measured, Report, Wanted
+from tests.bench.promises import AtLeast, Promise
+from tests.bench.report import Report, Sample
 from tests.spark.sessions import end, local_session
 from zkconsumer.testing.jars import jars_of
 from zkconsumer.testing.kafka import KafkaCluster
@@ -46,6 +48,7 @@ CONNECTOR, GROUP, RECEIVERS, WRITE_AHEAD = (
 )
 BATCH = "ours, batch mode"
 STREAMS = (CONNECTOR, GROUP, RECEIVERS, WRITE_AHEAD)
+QUICK_LATENCY = (CONNECTOR, GROUP)
 COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 NAMES = [column.split()[0] for column in COLUMNS.split(", ")]
 BATCHES = 6
@@ -56,14 +59,14 @@ STARTS_WITHIN_S, READS_WITHIN_S = 60.0, 180.0
 
 @dataclass(frozen=True)
 class Size:
-    records: int = 3_000_000
-    rounds: int = 3
+    records: int = 2_000_000
     a_second: int = 20_000
-    for_s: float = 10.0
+    for_s: float = 8.0
     warms_up: bool = True
 
 
-QUICK = Size(records=120_000, rounds=1, a_second=5_000, for_s=3.0, warms_up=False)
+QUICK = Size(records=60_000, a_second=5_000, for_s=2.0, warms_up=False)
+ROUNDS, STREAM_ROUNDS = 5, 3  # a query takes seconds to start and to stop
 
 
 @dataclass(frozen=True)
@@ -71,45 +74,57 @@ class Case:
     name: str
     subjects: Sequence[str]
     is_stream: bool
-    to_parquet: bool
+    sink: str
+    expected_s: float
 
 
+NO_OP, PARQUET, COUNT = "no-op", "parquet", "count"
 CASES = (
-    Case("batch, no-op sink", (CONNECTOR, BATCH), is_stream=False, to_parquet=False),
-    Case("batch, Parquet", (CONNECTOR, BATCH), is_stream=False, to_parquet=True),
-    Case("stream, no-op sink", STREAMS, is_stream=True, to_parquet=False),
-    Case("stream, Parquet", STREAMS, is_stream=True, to_parquet=True),
+    Case("batch, no-op sink", (CONNECTOR, BATCH), is_stream=False, sink=NO_OP, expected_s=60),
+    Case("batch, count", (CONNECTOR, BATCH), is_stream=False, sink=COUNT, expected_s=25),
+    Case("batch, Parquet", (CONNECTOR, BATCH), is_stream=False, sink=PARQUET, expected_s=50),
+    Case("stream, no-op sink", STREAMS, is_stream=True, sink=NO_OP, expected_s=90),
+    Case("stream, Parquet", STREAMS, is_stream=True, sink=PARQUET, expected_s=85),
 )
 LATENCY = "latency"
+QUICK_CASES = tuple(case for case in CASES if case.sink == NO_OP)
 
 
-def promises() -> Iterator[Wanted]:
-    """At least as fast, to a sink that does nothing with the rows, and to Parquet."""
+def cases(*, quick: bool) -> Mapping[str, float]:
+    if quick:
+        return {case.name: 20.0 for case in QUICK_CASES} | {LATENCY: 25.0}
+    return {case.name: case.expected_s for case in CASES} | {LATENCY: 150.0}
+
+
+def promises() -> Iterator[Promise]:
+    """At least as fast: counting rows, to a sink that does nothing with them, and to Parquet."""
     for case in CASES:
-        yield Wanted(BENCH, case.name, GROUP if case.is_stream else BATCH, CONNECTOR, 1.0)
+        yield AtLeast(BENCH, case.name, GROUP if case.is_stream else BATCH, CONNECTOR, 1.0)
 
 
 def run(report: Report) -> None:
     size = QUICK if report.quick else Size()
     cases = [case for case in CASES if report.takes(case.name)]
-    report.progress(f"  Spark {MASTER}, Kafka 1.1.1, {PARTITIONS} partitions, records of 100 bytes")
+    report.progress(f"Spark {MASTER}, Kafka 1.1.1, {PARTITIONS} partitions, records of 100 bytes")
     with KafkaCluster(version="1.1.1", full_speed=True) as kafka, _session() as spark:
         if cases:
             kafka.create_topic("rows", partitions=PARTITIONS, message_format=2)
             fill(kafka.bootstrap_servers, "rows", size.records, PARTITIONS, 100)
+        is_warm = {True: not size.warms_up, False: not size.warms_up}  # streams, and bounded reads
         for case in cases:
-            _measure(report, _Reading(spark, kafka, "rows", size.records), case, size)
+            _measure(report, _Reading(spark, kafka, "rows", size.records), case, warms_up=not is_warm[case.is_stream])
+            is_warm[case.is_stream] = True
         if report.takes(LATENCY):
             kafka.create_topic("steady", partitions=PARTITIONS, message_format=2)
             _measure_latency(report, _Reading(spark, kafka, "steady", 0), size)
-    if not report.quick:
-        report.want(*promises())
 
 
 @contextmanager
 def _session() -> Iterator[SparkSession]:
     jars = ",".join(map(str, jars_of(JARS)))
-    spark = local_session(MASTER, **{"spark.jars": jars, "spark.driver.memory": "2g"})
+    quietly = f"-Dlog4j2.configurationFile={LOG_FILE.as_uri()}"
+    own = {"spark.jars": jars, "spark.driver.memory": "2g", "spark.driver.extraJavaOptions": quietly}
+    spark = local_session(MASTER, **own)
     try:
         pipeline.register(spark)
         yield spark
@@ -177,46 +192,45 @@ class _Reading:
 # --- throughput ---
 
 
-def _measure(report: Report, reading: _Reading, case: Case, size: Size) -> None:
-    rates: dict[str, list[float]] = {subject: [] for subject in case.subjects}
-    batches: dict[str, list[float]] = {subject: [] for subject in case.subjects}
+def _measure(report: Report, reading: _Reading, case: Case, *, warms_up: bool) -> None:
     measure = _stream_rate if case.is_stream else _bounded_rate
-    for number in range(
-        0 if size.warms_up else 1, size.rounds + 1
-    ):  # the first one warms up: classes, compiled code, Python workers
-        for subject in case.subjects:
-            with tempfile.TemporaryDirectory() as directory:
-                rate, batch_s = measure(reading, subject, Path(directory), to_parquet=case.to_parquet)
-            of = f"{number} of {size.rounds}" if number else "warming up"
-            report.progress(f"  {case.name}, {of}: {subject} {rate:.3g} M/s")
-            if number:
-                rates[subject].append(rate)
-                batches[subject].append(batch_s)
-    for subject in case.subjects:
-        beside = {"s/batch": batches[subject]} if case.is_stream else {}
-        report.add(Measured(BENCH, case.name, subject, "M rows/s", rates[subject], beside=beside))
-    report.show_case(BENCH, case.name, CONNECTOR)
+
+    def once(subject: str) -> Sample:
+        with tempfile.TemporaryDirectory() as directory:
+            rate, batch_s = measure(reading, subject, Path(directory), case.sink)
+        return Sample(rate, {"s/batch": batch_s} if case.is_stream else {})
+
+    with report.case(case.name, rounds=STREAM_ROUNDS if case.is_stream else ROUNDS, against=CONNECTOR) as found:
+        for subject in case.subjects if warms_up else ():  # classes, compiled code, Python workers
+            report.progress(f"{case.name}, warming up: {subject} {once(subject).value:.3g} M rows/s")
+        for _ in found.rounds():
+            for subject in case.subjects:
+                found.sample(subject, "M rows/s", once, subject)
 
 
-def _bounded_rate(reading: _Reading, subject: str, directory: Path, *, to_parquet: bool) -> tuple[float, float]:
+def _bounded_rate(reading: _Reading, subject: str, directory: Path, sink: str) -> tuple[float, float]:
     start = time.perf_counter()
     rows = reading.bounded(subject)
-    if to_parquet:
+    counted = reading.records
+    if sink == COUNT:
+        counted = rows.count()
+    elif sink == PARQUET:
         rows.write.parquet(str(directory / "rows"))
     else:
         rows.write.format("noop").mode("overwrite").save()
     seconds = time.perf_counter() - start
-    if to_parquet:
+    _check(counted, reading.records)
+    if sink == PARQUET:
         _check(reading.spark.read.parquet(str(directory / "rows")).count(), reading.records)
     return reading.records / seconds / 1e6, seconds
 
 
-def _stream_rate(reading: _Reading, subject: str, directory: Path, *, to_parquet: bool) -> tuple[float, float]:
+def _stream_rate(reading: _Reading, subject: str, directory: Path, sink: str) -> tuple[float, float]:
     limited = subject in (CONNECTOR, GROUP)
     most = -(-reading.records // BATCHES) if limited else None
     rows = reading.stream(subject, directory / "segments", most)
     writer = rows.writeStream.option("checkpointLocation", str(directory / "checkpoint"))
-    if to_parquet:
+    if sink == PARQUET:
         writer = writer.format("parquet").option("path", str(directory / "rows"))
     else:
         writer = writer.format("noop")
@@ -225,7 +239,7 @@ def _stream_rate(reading: _Reading, subject: str, directory: Path, *, to_parquet
         progress = _until_read(query, reading.records)
     finally:
         query.stop()
-    if to_parquet:
+    if sink == PARQUET:
         _check(reading.spark.read.parquet(str(directory / "rows")).count(), reading.records)
     return _rate(progress, whole_first=not limited)
 
@@ -262,19 +276,19 @@ def _check(found: int, wanted: int) -> None:
 
 
 def _measure_latency(report: Report, reading: _Reading, size: Size) -> None:
-    ages: dict[str, list[float]] = {subject: [] for subject in STREAMS}
-    for number in range(1, size.rounds + 1):
-        for subject in STREAMS:
-            with tempfile.TemporaryDirectory() as directory:
-                age_ms = _latency_ms(replace(reading, start="latest"), subject, Path(directory), size)
-            report.progress(f"  {LATENCY}, {number} of {size.rounds}: {subject} {age_ms:.0f} ms")
-            ages[subject].append(age_ms)
-    for subject in STREAMS:
-        report.add(Measured(BENCH, LATENCY, subject, "ms", ages[subject], more_is_better=False))
-    report.show_case(BENCH, LATENCY, CONNECTOR)
+    def once(subject: str) -> Sample:
+        with tempfile.TemporaryDirectory() as directory:
+            ages_ms = _latencies_ms(replace(reading, start="latest"), subject, Path(directory), size)
+        return Sample(statistics.median(ages_ms), {"oldest, ms": max(ages_ms), "batches": len(ages_ms)})
+
+    with report.case(LATENCY, rounds=STREAM_ROUNDS, against=CONNECTOR) as found:
+        for _ in found.rounds():
+            for subject in QUICK_LATENCY if report.quick else STREAMS:
+                found.sample(subject, "ms", once, subject, more_is_better=False)
 
 
-def _latency_ms(reading: _Reading, subject: str, directory: Path, size: Size) -> float:
+def _latencies_ms(reading: _Reading, subject: str, directory: Path, size: Size) -> list[float]:
+    """Of each batch, the age of its median record."""
     ages_ms: list[float] = []
     has_seen_enough, is_idle = threading.Event(), threading.Event()
 
@@ -304,7 +318,7 @@ def _latency_ms(reading: _Reading, subject: str, directory: Path, size: Size) ->
             query.stop()
         if error := query.exception():
             raise RuntimeError(str(error))
-    return statistics.median(ages_ms)
+    return ages_ms
 
 
 @contextmanager
@@ -342,4 +356,4 @@ def _wait_for(condition: Callable[[], bool]) -> None:
         waiting.wait(0.05)
 
 
-__all__ = ["promises", "run"]
+__all__ = ["cases", "promises", "run"]

@@ -1,34 +1,40 @@
-"""How long servers take from start() to their first answered request: `python -m tests.bench.startup`."""
+"""How long servers take from start() to their first answered request."""
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
-from rich.progress import track
-from rich.table import Table
-
-from tests.bench.report import Measured, Report
+from tests.bench.promises import AtMost, Promise
+from tests.bench.report import Report
 from zkconsumer.testing.kafka import KafkaBroker
 from zkconsumer.testing.programs import KAFKA_VERSIONS, program
 from zkconsumer.testing.scala import ScalaConsumer
 from zkconsumer.testing.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
+BENCH, CASE = "startup", "one at a time"
 ROUNDS = 5
 TARGET_S = {"ZooKeeper 3.9": 1.0, "Kafka 0.8.2.2": 3.0, "Kafka 1.1.1": 5.0}
 
 
-def main() -> None:
-    run(Report())
+def cases(*, quick: bool) -> Mapping[str, float]:
+    return {CASE: 12.0 if quick else 50.0}
+
+
+def promises() -> Iterator[Promise]:
+    for name, target_s in TARGET_S.items():
+        yield AtMost(BENCH, CASE, name, target_s, "s")
 
 
 def run(report: Report) -> None:
-    rounds = report.rounds(ROUNDS)
     for version in KAFKA_VERSIONS:
         program("kafka", version).jars()
-    with ZooKeeperServer() as zookeeper, KafkaBroker(zookeeper.chroot("scala"), version="0.8.2.2"):
+    with (
+        report.case(CASE, rounds=ROUNDS) as found,
+        ZooKeeperServer() as zookeeper,
+        KafkaBroker(zookeeper.chroot("scala"), version="0.8.2.2"),
+    ):
         subjects: dict[str, Callable[[], AbstractContextManager[object]]] = {
             "ZooKeeper 3.9": ZooKeeperServer,
             "ZooKeeper ensemble of 3": lambda: ZooKeeperEnsemble(3),
@@ -37,14 +43,9 @@ def run(report: Report) -> None:
                 f"{zookeeper.connect_string}/scala", "bench", {"nothing": 1}
             ),
         }
-        times: dict[str, list[float]] = {name: [] for name in subjects}
-        # In turn, not one after the other: whatever else the machine does then hits all of them alike.
-        for _ in track(range(rounds), "starting servers", console=report.console, transient=True):
+        for _ in found.rounds():
             for name, subject in subjects.items():
-                times[name].append(_seconds_to_start(subject))
-    report.console.print(_table(times))
-    for name, seconds in times.items():
-        report.add(Measured("startup", "one at a time", name, "s", seconds, more_is_better=False))
+                found.sample(name, "s", _seconds_to_start, subject, more_is_better=False)
 
 
 def _broker(zookeeper: ZooKeeperServer, version: str) -> Callable[[], AbstractContextManager[object]]:
@@ -55,22 +56,3 @@ def _seconds_to_start(subject: Callable[[], AbstractContextManager[object]]) -> 
     began_s = time.monotonic()
     with subject():
         return time.monotonic() - began_s
-
-
-def _table(times: dict[str, list[float]]) -> Table:
-    table = Table(
-        title=f"seconds from start() to the first answer, {len(next(iter(times.values())))} rounds",
-        title_justify="left",
-    )
-    table.add_column("server")
-    for column in ("fastest", "median", "slowest", "wanted"):
-        table.add_column(column, justify="right")
-    for name, seconds in times.items():
-        figures = (min(seconds), statistics.median(seconds), max(seconds))
-        wanted = f"{TARGET_S[name]:.0f}" if name in TARGET_S else ""
-        table.add_row(name, *(f"{figure:.2f}" for figure in figures), wanted)
-    return table
-
-
-if __name__ == "__main__":
-    main()

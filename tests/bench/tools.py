@@ -11,13 +11,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fetcher.admin import BrokerConnections, parse_bootstrap
 from fetcher.wire.list_offsets import LATEST
-from tests.bench.report import Measured, Report, Wanted
+from tests.bench.promises import AtLeast, AtMost, Promise
+from tests.bench.report import Report
 from zkconsumer.commands.common import TOOL_TIMEOUT_MS
 from zkconsumer.paths import GroupPaths, GroupTopicPaths
 from zkconsumer.snapshots.files import Node, Snapshot
@@ -28,12 +29,15 @@ from zkconsumer.testing.waiting import eventually
 from zkconsumer.testing.zookeeper import ZooKeeperServer
 from zkconsumer.zookeeper import ZooKeeper
 
-SIZES = {"10,000 partitions": (100, 100)}  # topics, partitions each
-QUICK = {"200 partitions": (4, 50)}
-ROUNDS = 3
+BENCH = "tools"
+TOPICS, PARTITIONS = 100, 100  # partitions each: 10,000
+QUICK_TOPICS, QUICK_PARTITIONS = 4, 50
+ROUNDS = 2  # the real ones take a minute each time
+A_FEW_SECONDS_S = 5.0
+OURS, REAL = "ours", "real"
 GROUP, MEMBERS = "group1", 10
 VERSION = "1.1.1"
-BROKERS = 3
+BROKERS, QUICK_BROKERS = 3, 1
 HEAP_MB = 1024  # with that of a test broker it collects garbage most of the time
 SETTINGS = {
     "zookeeper.session.timeout.ms": "60000",  # one that is lost makes leaders move, for all partitions
@@ -56,60 +60,61 @@ class Tool:
     written: Path | None = None  # where, if not on standard output
 
 
+EXPECTED_S = {  # the first with the making of all partitions
+    "offset-checker": 165.0,
+    "verify-rebalance": 15.0,
+    "export-zk-offsets": 18.0,
+    "groups describe": 100.0,
+    "doctor": 10.0,
+    "snapshot save": 12.0,
+}
+WITHOUT_A_REAL_ONE = ("doctor", "snapshot save")
+
+
+def cases(*, quick: bool) -> Mapping[str, float]:
+    return dict.fromkeys(EXPECTED_S, 3.0) if quick else EXPECTED_S
+
+
+def promises() -> Iterator[Promise]:
+    for name in EXPECTED_S:
+        if name not in WITHOUT_A_REAL_ONE:
+            yield AtLeast(BENCH, name, OURS, REAL, 1.0)
+        yield AtMost(BENCH, name, OURS, A_FEW_SECONDS_S, "s")
+
+
 def run(report: Report) -> None:
-    for case, (topics, partitions) in (QUICK if report.quick else SIZES).items():
-        if not report.takes(case):
-            continue
-        names = [f"topic-{number}" for number in range(topics)]
-        with (
-            tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory,
-            ZooKeeperServer() as zookeeper,
-            KafkaCluster(
-                version=VERSION,
-                brokers=BROKERS,
-                zookeeper=zookeeper,
-                settings=SETTINGS,
-                full_speed=True,
-                heap_mb=HEAP_MB,
-            ) as kafka,
-            ZooKeeper(
-                kafka.zookeeper_connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
-            ) as client,
-        ):
-            with BrokerConnections(timeout_s=60.0) as connections:
-                # While the brokers have nothing else to do.
-                connections.coordinator(parse_bootstrap(kafka.bootstrap_servers), GROUP, wait_s=BROKER_TIMEOUT_S)
-                report.progress(f"making {topics} topics with {partitions} partitions each")
-                _make_topics(client, names, partitions, report.progress)
-                _await_logs(connections, kafka, set(names), partitions, report.progress)
-            report.progress(f"making a group of {MEMBERS} members")
-            _make_group(client, names, partitions)
-            tools = _tools(kafka.zookeeper_connect, Path(directory))
-            _measure(report, case, tools, topics * partitions)
+    topics, partitions = (QUICK_TOPICS, QUICK_PARTITIONS) if report.quick else (TOPICS, PARTITIONS)
+    brokers = QUICK_BROKERS if report.quick else BROKERS
+    names = [f"topic-{number}" for number in range(topics)]
+    with (
+        tempfile.TemporaryDirectory(prefix="zkconsumer-bench-") as directory,
+        ZooKeeperServer() as zookeeper,
+        KafkaCluster(
+            version=VERSION, brokers=brokers, zookeeper=zookeeper, settings=SETTINGS, full_speed=True, heap_mb=HEAP_MB
+        ) as kafka,
+        ZooKeeper(
+            kafka.zookeeper_connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
+        ) as client,
+    ):
+        with BrokerConnections(timeout_s=60.0) as connections:
+            # While the brokers have nothing else to do.
+            connections.coordinator(parse_bootstrap(kafka.bootstrap_servers), GROUP, wait_s=BROKER_TIMEOUT_S)
+            report.progress(f"making {topics} topics with {partitions} partitions each")
+            _make_topics(client, names, partitions, brokers, report.progress)
+            _await_logs(connections, kafka, set(names), partitions, report.progress)
+        report.progress(f"making a group of {MEMBERS} members")
+        _make_group(client, names, partitions)
+        for tool in _tools(kafka.zookeeper_connect, Path(directory)):
+            if report.takes(tool.name):
+                _measure(report, tool, topics * partitions)
 
 
-def _measure(report: Report, case: str, tools: Sequence[Tool], partitions: int) -> None:
-    samples: dict[str, list[float]] = {}
-    for number in range(1 if report.quick else ROUNDS):
-        for tool in tools:
-            for side, measure in (("ours", _ours), ("real", _real)):
-                if side == "real" and tool.real is None:
-                    continue
-                seconds = measure(tool, partitions)
-                report.progress(f"round {number + 1}: {tool.name}, {side}: {seconds:.2f} s")
-                samples.setdefault(f"{tool.name}, {side}", []).append(seconds)
-    for tool in tools:
-        one = f"{case}: {tool.name}"
-        sides = [side for side in ("ours", "real") if f"{tool.name}, {side}" in samples]
-        report.add(
-            *(
-                Measured("tools", one, side, "s", samples[f"{tool.name}, {side}"], more_is_better=False)
-                for side in sides
-            )
-        )
-        report.show_case("tools", one, sides[-1])
-        if tool.real is not None and not report.quick:
-            report.want(Wanted("tools", one, "ours", "real", at_least=1.0))
+def _measure(report: Report, tool: Tool, partitions: int) -> None:
+    with report.case(tool.name, rounds=ROUNDS, against=OURS if tool.real is None else REAL) as found:
+        for _ in found.rounds():
+            found.sample(OURS, "s", _ours, tool, partitions, more_is_better=False)
+            if tool.real is not None:
+                found.sample(REAL, "s", _real, tool, partitions, more_is_better=False)
 
 
 def _tools(connect: str, directory: Path) -> list[Tool]:
@@ -184,7 +189,9 @@ def _check(tool: Tool, text: str, partitions: int) -> None:
 # --- what is looked at ---
 
 
-def _make_topics(client: ZooKeeper, topics: Sequence[str], partitions: int, progress: Callable[[str], None]) -> None:
+def _make_topics(
+    client: ZooKeeper, topics: Sequence[str], partitions: int, brokers: int, progress: Callable[[str], None]
+) -> None:
     """All at once, as the controller sees it: one after the other, it would tell all brokers of all a hundred times."""
     listed = ",".join(f'"{number}":[0]' for number in range(partitions))
     nodes = {}
@@ -193,7 +200,7 @@ def _make_topics(client: ZooKeeper, topics: Sequence[str], partitions: int, prog
         nodes[f"/config/topics/{topic}"] = SMALL_INDEX
     snapshot = Snapshot("bench", "", "", {path: Node(path, data) for path, data in nodes.items()})
     # Loading spreads them over the brokers.
-    plan = plan_load(snapshot, Target("here", dict.fromkeys(range(BROKERS), ""), {}, {}), Wishes())
+    plan = plan_load(snapshot, Target("here", dict.fromkeys(range(brokers), ""), {}, {}), Wishes())
     carry_out(plan, client)
     _until_none_is_left("without a leader", lambda: without_leader(plan, client), progress)
 

@@ -313,6 +313,22 @@ def test_planted_faults_are_each_found_alone_and_with_their_evidence(spark: Spar
     assert [row["pause_ms"] for row in result.tables["pauses"] if row["subject"] == "sound"] == [100]
 
 
+def test_what_happened_before_the_timeline_is_no_finding_but_a_loss_is_one(spark: SparkSession, tmp_path: Path) -> None:
+    """The first joins are no part of a scenario; here all is over when it begins."""
+    start = HERE | {"kind": "event", "event": "start", "time_ms": 60_000}
+    lines = [
+        line | {"subject": fault}
+        for fault in EVIDENCE
+        for line in [*(line for line in planted(fault) if line["kind"] != "event"), start]
+    ]
+
+    result = judge_lines(spark, write(lines, tmp_path / "h.jsonl"), tmp_path / "parquet")
+
+    assert {name: finding.counts for name, finding in result.findings.items()} == {
+        "lost": {"lost": 1}, "duplicated": {}, "reordered": {}, "delivered_by_non_owner": {}, "commits_going_back": {},
+    }  # fmt: skip
+
+
 def test_parquet_keeps_every_table(spark: SparkSession, tmp_path: Path) -> None:
     lines = read_lines(spark, write(sound_history(), tmp_path / "h.jsonl"))
     write_parquet(lines, tmp_path / "parquet")

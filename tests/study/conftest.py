@@ -14,6 +14,6 @@ def browser(request: pytest.FixtureRequest) -> Browser:
     found = shutil.which("chromium")
     if found is None:
         if request.config.getoption("--strict-servers"):
-            pytest.fail("no chromium: `make test-study` installs it, see .ci/with-chromium")
-        pytest.skip("no chromium: `make test-study` installs it, see .ci/with-chromium")
+            pytest.fail("no chromium: `make test-study` installs it, see .ci/with-programs")
+        pytest.skip("no chromium: `make test-study` installs it, see .ci/with-programs")
     return Browser(found)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from study.figures import Figures, figures
-from study.report import page
+from study.report import SECTIONS, page
 from study.words import by_happening, happened, headline, means
-from tests.study.browser import Browser
+from tests.study.browser import Browser, Tab
 
 HOSTILE = "<script>document.title='taken'</script>"
 
@@ -103,18 +107,112 @@ def test_a_browser_shows_the_figures_and_runs_nothing_hostile(browser: Browser, 
     assert browser.printed(report).startswith(b"%PDF-")
 
 
-def test_the_page_can_be_read_without_seeing_it() -> None:
-    text = page("title", "about", rows(), tables(), {})
+EVIDENCE = {
+    "lost": [{"subject": "ours", "topic": "t", "offset": 1, "time_ms": 1500}],
+    "duplicated": [{"subject": "ours", "topic": "t", "offset": 7, "time_ms": 2500}],
+}
+FOCUSED = """(() => {
+  const one = document.activeElement, style = getComputedStyle(one), box = one.getBoundingClientRect();
+  window.been = (window.been || []).concat([one]);
+  return {tag: one.tagName, text: one.getAttribute('aria-label') || one.textContent.trim(), id: one.id,
+    outlined: style.outlineStyle == 'solid' && parseFloat(style.outlineWidth) >= 2,
+    seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight && box.left >= 0}
+})()"""
 
-    assert '<html lang="en">' in text and '<main id="main"' in text and 'href="#main"' in text
-    assert len(re.findall(r"<h1>", text)) == 1
-    images = re.findall(r'<div role="img" aria-label="([^"]+)">', text)
-    assert len(images) == len(re.findall("<figure>", text)) == 6 and all(images)
-    scrolling = re.findall(r'<div class="wide"([^>]*)>', text)
-    assert scrolling and all('tabindex="0"' in one and "aria-label=" in one for one in scrolling)
-    assert text.count("<table") == text.count("<table id") + text.count("<caption>")
-    links = re.findall(r'<a href="#(\w+)">', text)
-    assert links and all(f'id="{link}"' in text for link in links)
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Tab]:
+    """The page of rows(), with evidence, in a browser."""
+    report = tmp_path / "report.html"
+    report.write_text(page("title", "about", rows(), tables(), EVIDENCE), encoding="utf-8")
+    with browser.opened(report) as tab:
+        yield tab
+
+
+def test_everything_is_reached_by_the_keyboard_in_the_order_of_the_page(opened: Tab) -> None:
+    """Tab by Tab: one sees where one is, and gets to every link, table, chart and fold."""
+    stops: list[dict[str, Any]] = []
+    while True:
+        opened.press("Tab")
+        stop = opened.value(FOCUSED)
+        if stop["tag"] == "BODY" or (stops and stop == stops[0]):
+            break
+        stops.append(stop)
+        assert len(stops) < 200
+
+    assert [stop for stop in stops if not (stop["outlined"] and stop["seen"])] == []
+    assert stops[0]["text"] == "Skip to the text"
+    assert opened.value(
+        "been.slice(1, -1).every((one, at) => been[at].compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING)"
+    )
+    unreached = opened.value(
+        "[...document.querySelectorAll('a, summary, .wide')].filter(one => !been.includes(one) && !one.closest("
+        "'details:not([open]) > :not(summary)')).map(one => one.outerHTML.slice(0, 80))"
+    )
+    assert unreached == []
+    assert len([stop for stop in stops if stop["text"].startswith("Chart: ")]) == 6
+    folds = [stop["text"] for stop in stops if stop["tag"] == "SUMMARY"]
+    assert folds[-2:] == [
+        "Lost: 0 found, here the first 1 of them",
+        "Delivered again: 2 found, here the first 1 of them",
+    ]
+
+
+@pytest.mark.parametrize("key", ["Enter", "Space"])
+def test_evidence_is_unfolded_by_the_keyboard(opened: Tab, key: str) -> None:
+    opened.value("document.querySelector('#evidence').scrollIntoView()")
+    opened.value("[...document.querySelectorAll('summary')].at(-1).focus()")
+    last = "[...document.querySelectorAll('details')].at(-1)"
+    assert opened.value(f"{last}.open || {last}.querySelector('table').checkVisibility()") is False
+
+    opened.press(key)
+
+    assert opened.value(f"{last}.open && {last}.querySelector('table').checkVisibility()")
+    opened.press("Tab")
+    assert opened.value("document.activeElement.getAttribute('aria-label')") == "Delivered again", "then its table"
+    opened.press("Tab", shift=True)
+    opened.press(key)
+    assert opened.value(f"{last}.open") is False
+
+
+def test_the_first_link_skips_to_the_text(opened: Tab) -> None:
+    opened.press("Tab")
+    opened.press("Enter")
+    opened.press("Tab")
+
+    assert opened.value("document.activeElement.closest('section').getAttribute('aria-labelledby')") == "glance"
+
+
+def test_paper_shows_what_the_screen_folds_up(opened: Tab) -> None:
+    opened.value("addEventListener('beforeprint', () => window.unfolded = document.querySelectorAll('[open]').length)")
+    folds = opened.value("document.querySelectorAll('details').length")
+    assert opened.value("document.querySelectorAll('[open]').length") == 0
+
+    printed = opened.print()
+
+    assert printed.startswith(b"%PDF-")
+    assert opened.value("window.unfolded") == folds > 4
+    assert opened.value("document.querySelectorAll('[open]').length") == 0, "and the screen is as it was"
+
+
+def test_a_screen_reader_is_told_what_the_page_shows(opened: Tab) -> None:
+    """From the browser's own accessibility tree."""
+    opened.value("document.querySelectorAll('details').forEach(one => one.open = true)")
+
+    told = opened.read_aloud()
+
+    headings = [(name, int(level)) for role, name, level in told if role == "heading"]
+    assert [name for name, level in headings if level == 1] == ["title"]
+    assert [name for name, level in headings if level == 2] == list(SECTIONS.values())
+    assert all(level - before <= 1 for (_, before), (_, level) in pairwise(headings)), "no level is left out"
+    named: dict[str, list[str]] = {}
+    for role, name, _ in told:
+        named.setdefault(role, []).append(name)
+    assert all(named["table"]) and "All figures, from the start of the timeline" in named["table"]
+    assert len(named["image"]) == 6 and all(name.startswith("Chart: ") for name in named["image"])
+    assert {"banner", "navigation", "main", "contentinfo"} <= named.keys()
+    assert {"Ours", "Java"} <= set(named["columnheader"]) and {"Ours", "Java"} <= set(named["rowheader"])
+    assert {"✓ none", "↻ 2"} <= set(named["cell"])
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:

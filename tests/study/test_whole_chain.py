@@ -17,20 +17,26 @@ from study.scenarios import load
 from study.subjects.member import MemberSettings, ProcessMember
 from study.subjects.table import SUBJECTS, Subject
 from tests.study.browser import Browser, Colour
-from tests.study.faulty_member import AT, BACK_TO, LATE
+from tests.study.faulty_member import AT, BACK_TO, LATE, ZOMBIE
 from zkconsumer.__main__ import main
 
 ROOT = str(Path(__file__).parents[2])
 
 QUIET = """
-title = "Nothing happens"
-duration_s = 5
+title = "Members stand still for a moment"
+duration_s = 6
 [workload]
 topics = { orders = 4 }
 rate = 200
 [group]
 members = 2
+session_timeout_ms = 6000
 commit_interval_ms = 500
+[[event]]
+at = 0.2
+do = "pause"
+members = ["m1", "m2"]
+for_s = 0.2
 """
 
 # Nothing was committed when m2 dies: its records come again, whichever consumer it is.
@@ -86,11 +92,14 @@ def test_planted_faults_are_found_with_their_evidence_and_shown(
             "delivered_by_non_owner": ("subject", "partition", "offset", "member", "owner"),
         }.items()
     }
+    [(_, _, lost_at, _, _)] = found["lost"]
+    [twice] = [offset for _, partition, offset in found["duplicated"] if partition == 1]
+    late = lost_at + LATE - AT
     assert found == {
-        "lost": {("faulty", 0, AT, AT, 1)},
-        "duplicated": {("faulty", 1, AT), ("faulty", 2, AT)},
-        "reordered": {("faulty", 0, LATE, LATE + 1)},
-        "delivered_by_non_owner": {("faulty", 2, AT, "m1", "m2")},
+        "lost": {("faulty", 0, lost_at, lost_at, 1)},
+        "duplicated": {("faulty", 1, twice), ("faulty", 2, ZOMBIE)},
+        "reordered": {("faulty", 0, late, late + 1)},
+        "delivered_by_non_owner": {("faulty", 2, ZOMBIE, "m1", "m2")},
     }
     [back] = stored["evidence"]["commits_going_back"]
     assert (back["subject"], back["partition"], back["offset"], back["store"]) == ("faulty", 3, BACK_TO, "zookeeper")

@@ -289,6 +289,23 @@ def test_nodes_of_brokers_and_topics_that_nobody_can_read(run: Run, empty: Kazoo
     ]
 
 
+def test_a_partition_without_leader(run: Run, consumed: Consumed, empty: KazooClient, connect: str) -> None:
+    """Beside a broker that lives: the partition's `state` node names none."""
+    registration = consumed.group.client.get("/brokers/ids/0")[0]
+    for path, data in {
+        "/brokers/ids/0": registration, "/brokers/topics/orders": b'{"version":1,"partitions":{"0":[1]}}',
+        "/brokers/topics/orders/partitions/0/state": b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":1,'
+        b'"isr":[1]}', "/consumers/g/offsets/orders/0": b"1",
+    }.items():  # fmt: skip
+        empty.create(path, data, makepath=True)
+
+    ours = run("doctor", "--zookeeper", connect, "--json")
+
+    [finding] = json.loads(ours.stdout)
+    assert (ours.code, finding["fault"]) == (3, "partition-without-leader")
+    assert finding["path"] == "/brokers/topics/orders/partitions/0/state"
+
+
 def test_a_group_that_is_not_there_is_no_healthy_one(run: Run, consumed: Consumed) -> None:
     ours = run("doctor", "--zookeeper", consumed.kafka.zookeeper_connect, "--group", "nogroup")
 

@@ -77,6 +77,18 @@ def test_a_group_of_zookeeper_is_described_as_the_original_does(run: Run, both: 
     assert ours.stderr == f"Group '{both.group.name}' in ZooKeeper has no active members.\n"
 
 
+def test_groups_are_listed_as_the_original_does_in_each_world(run: Run, both: Both) -> None:
+    for servers in (
+        ["--zookeeper", both.kafka.zookeeper_connect],
+        ["--bootstrap-server", both.kafka.bootstrap_servers],
+    ):
+        theirs = consumer_group_command(*servers, "--list")
+        ours = run("groups", "list", *servers)
+
+        assert sorted(ours.stdout.split()) == sorted(theirs.stdout.split())
+        assert both.group.name in ours.stdout.split()
+
+
 def test_both_worlds_are_listed_and_named(run: Run, both: Both) -> None:
     servers = ["--zookeeper", both.kafka.zookeeper_connect, "--bootstrap-server", both.kafka.bootstrap_servers]
 
@@ -103,6 +115,10 @@ def test_a_live_group_is_not_deleted_and_a_dead_one_is(run: Run, both: Both) -> 
     name = both.group.name
 
     live = run("groups", "delete", *servers, "--group", name)
+    live_as_json = run("groups", "delete", *servers, "--group", name, "--json")
+    assert json.loads(live_as_json.stdout) == [
+        {"group": name, "deleted_from": None, "refused": "its consumers are still active"}
+    ]
     assert live == (1, f"Error: Delete for group '{name}' failed because its consumers are still active.\n", "")
     assert both.group.offsets(both.topic) == {0: "2"}
 
@@ -178,7 +194,10 @@ def test_records_are_deleted_as_the_original_does(run: Run, kafka_new: KafkaClus
             printed = run("delete-records", *arguments).stdout
         lines[who] = sorted(printed.replace(topic, "TOPIC").splitlines())
 
+    as_json = json.loads(run("delete-records", *arguments, "--json").stdout)
+
     assert lines["ours"] == lines["theirs"]
+    assert [(row["partition"], row["low_watermark"], row["error"]) for row in as_json] == [(0, 2, None), (1, 2, None)]
     assert "partition: TOPIC-0\tlow_watermark: 2" in lines["ours"]
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
-from functools import partial
+import time
 from pathlib import Path
 
 import pytest
+from kafka import KafkaConsumer, KafkaProducer
 from kazoo.client import KazooClient
 
 from tests.conformance.group import Group, fresh
@@ -18,15 +15,6 @@ from tests.tools.conftest import Consumed, Ran, Run
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.tools import consumer_offset_checker
 from zkconsumer.testing.waiting import eventually
-
-ROOT = Path(__file__).parents[2]
-STEPS = ["journal", "write 0", "write 1", "write 2", "verify", "end", "done"]
-REQUESTS = ["half of request 0", "request 0", "half of request 1", "request 1", "half of request 2", "request 2"]
-# Partitions written when it died there; all three at the other points.
-WRITTEN = {
-    "journal": 0, "write 0": 0, "write 1": 1, "write 2": 2, "half of request 0": 0, "request 0": 1,
-    "half of request 1": 1, "request 1": 2, "half of request 2": 2,
-}  # fmt: skip
 
 
 class Offsets:
@@ -114,6 +102,67 @@ def test_offsets_of_a_live_group_stay(run: Run, consumed: Consumed, tmp_path: Pa
     assert f"group {consumed.group.name} has members (zookeeper)" in ours.stderr
 
 
+def test_a_change_is_told_as_json(offsets: Offsets, stopped: Group, topic: str) -> None:
+    """What would be, what was refused, and what was done: nothing else on standard output."""
+    row = {"topic": topic, "partition": 0}
+    head = {"store": "zookeeper", "group": stopped.name, "changes": [{**row, "before": 3, "after": 4}]}
+
+    dry = json.loads(offsets("set", f"{topic}:0=4", "--json").stdout)
+    refused = offsets("set", f"{topic}:0=2", "--json")
+    done = json.loads(offsets("set", f"{topic}:0=4", "--json", "--execute").stdout)
+    nothing = json.loads(offsets("resume", "--json").stdout)
+
+    assert dry == {**head, "refused": [], "written": []}
+    assert done == {**head, "refused": [], "written": [{**row, "offset": 4}]}
+    assert nothing == {**head, "changes": [], "refused": [], "written": []}
+    [reason] = json.loads(refused.stdout)["refused"]
+    assert (refused.code, refused.stderr) == (1, f"refused: {reason}\n")
+
+
+def test_rewinding_to_a_time(offsets: Offsets, kafka_new: KafkaCluster, stopped: Group, topic: str) -> None:
+    """To the first message from then on: of those sent a second time, a later timestamp each, the third."""
+    producer = KafkaProducer(bootstrap_servers=kafka_new.bootstrap_servers)
+    now_ms = int(time.time() * 1000)
+    try:
+        for number in range(4):
+            sent = producer.send(topic, b"m", partition=0, timestamp_ms=now_ms + 60_000 * (number + 1))
+            assert sent.get(timeout=60).offset == 5 + number
+    finally:
+        producer.close()
+
+    ours = offsets("rewind", "--topic", topic, "--to-time", str(now_ms + 60_000 * 3 - 1), "--execute")
+
+    assert ours.code == 0
+    assert stopped.offsets(topic) == {0: "7", 1: "5", 2: "5"}
+
+
+def test_offsets_of_a_live_group_in_kafka_stay(
+    run: Run, kafka_new: KafkaCluster, stopped: Group, topic: str, tmp_path: Path
+) -> None:
+    """A new consumer's; and if told otherwise, its coordinator refuses them, in one line, with the way back."""
+    consumer = KafkaConsumer(
+        topic, group_id=stopped.name, bootstrap_servers=kafka_new.bootstrap_servers, auto_offset_reset="earliest"
+    )
+    ours = Offsets(run, kafka_new, stopped.name, tmp_path / "journal")
+    change = ("set", f"{topic}:0=1", "--store", "kafka", "--execute", "--allow-backwards")
+    try:
+        eventually(lambda: bool(consumer.poll(timeout_ms=5000)), "the new consumer reads", timeout_s=120)
+        consumer.commit()
+        before = ours.stored("kafka")
+        refused = ours(*change)
+        insisted = ours(*change, "--even-if-live")
+        undone = ours("roll-back", "--store", "kafka")
+    finally:
+        consumer.close()
+
+    assert (refused.code, f"group {stopped.name} has members (kafka)" in refused.stderr) == (1, True)
+    assert (insisted.code, "the coordinator refused 1 offsets" in insisted.stderr.splitlines()[0]) == (1, True)
+    assert insisted.stderr.splitlines()[1].endswith("finishes it, `roll-back` undoes it")
+    assert undone.stdout == f"0 of 1 offsets of {stopped.name} in kafka set back and read back\n"
+    assert ours.stored("kafka") == before
+    assert list((tmp_path / "journal").iterdir()) == []
+
+
 def test_rewinding(offsets: Offsets, stopped: Group, topic: str) -> None:
     """By a number, never before the beginning; to a time later than all; to the ends."""
     seen = []
@@ -161,78 +210,3 @@ def test_migrated_offsets_are_seen_by_the_real_checker(run: Run, consumed: Consu
 
     assert ours.code == 0
     assert theirs.stdout.splitlines()[1].split()[3] == "2"
-
-
-def killed(kafka: KafkaCluster, group: str, target: str, journal: Path, point: str) -> None:
-    """A migration to the target store, by a process that dies at that point."""
-    command = [sys.executable, "-m", "tests.tools.killed_migration", kafka.zookeeper_connect, group, target]
-    ended = subprocess.run([*command, str(journal), point], cwd=ROOT, check=False)
-    assert ended.returncode == -signal.SIGKILL, point
-
-
-def stands(ours: Offsets, store: str, positions: dict[int, int]) -> bool:
-    return ours.stored(store) == positions
-
-
-@pytest.mark.parametrize("target", ["kafka", "zookeeper"])
-@pytest.mark.parametrize(
-    ("release", "points"),
-    [("1.1.1", [*STEPS, *REQUESTS]), pytest.param("3.9.1", REQUESTS, marks=pytest.mark.conformance_full)],
-)
-def test_a_migration_killed_at_any_point_is_finished_or_undone(
-    run: Run, kafka_of: Callable[[str], KafkaCluster], tmp_path: Path, release: str, points: list[str], target: str
-) -> None:
-    """Before each step and inside each request: nothing lost, nothing back, no other change before it is settled."""
-    kafka, topic, was = kafka_of(release), fresh("t"), {"kafka": None, "zookeeper": 1}[target]
-    kafka.create_topic(topic, partitions=3)
-    for partition in range(3):
-        kafka.produce(topic, [b"m"] * 5, partition=partition)
-    client = KazooClient(kafka.zookeeper_connect, timeout=60)
-    client.start()
-    try:
-        for point in points:
-            group = Group(client, fresh("killed"))
-            ours = Offsets(run, kafka, group.name, tmp_path / "journal")
-            for partition in range(3):
-                group.put(f"offsets/{topic}/{partition}", str(3 + partition))
-            if target == "zookeeper":
-                assert ours("migrate", "--execute").code == 0
-                for partition in range(3):
-                    group.put(f"offsets/{topic}/{partition}", "1")
-            killed(kafka, group.name, target, tmp_path / "journal", point)
-
-            written = WRITTEN.get(point, 3)
-            expected = {one: 3 + one if one < written else was for one in range(3)}
-            between = {one: offset for one, offset in expected.items() if offset is not None}
-            # What the dead process sent last may still be on its way.
-            eventually(partial(stands, ours, target, between), point)
-            blocked = ours("migrate", "--from", "kafka" if target == "zookeeper" else "zookeeper", "--to", target)
-            resumed = ours("resume", "--store", target)
-
-            if point in ("journal", "done"):  # nothing was begun, or all was done
-                assert (blocked.code, resumed.stdout) == (0, f"no change of {group.name} in {target} was cut short\n")
-            else:
-                assert (blocked.code, "was cut short" in blocked.stderr) == (1, True), point
-                assert ours.stored(target) == {0: 3, 1: 4, 2: 5}, point
-            assert list((tmp_path / "journal").glob("*.json")) == []
-    finally:
-        client.stop()
-        client.close()
-
-
-def test_a_change_cut_short_can_be_undone(
-    offsets: Offsets, kafka_new: KafkaCluster, stopped: Group, topic: str, tmp_path: Path
-) -> None:
-    """What was written is set back; a position that somebody moved on meanwhile stays."""
-    assert offsets("migrate", "--execute").code == 0
-    for partition in range(3):
-        stopped.put(f"offsets/{topic}/{partition}", "1")
-    killed(kafka_new, stopped.name, "zookeeper", tmp_path / "journal", "write 2")
-    assert stopped.offsets(topic) == {0: "3", 1: "4", 2: "1"}
-    stopped.put(f"offsets/{topic}/1", "5")
-
-    undone = offsets("roll-back")
-
-    assert undone.stdout == f"1 of 3 offsets of {stopped.name} in zookeeper set back and read back\n"
-    assert stopped.offsets(topic) == {0: "1", 1: "5", 2: "1"}
-    assert list((tmp_path / "journal").iterdir()) == []

@@ -248,6 +248,35 @@ def test_json_says_what_the_tables_say(run: Run, consumed: Consumed, kafka_0_8: 
     assert [row["offsets"] for row in json.loads(ends.stdout)] == [[3], [2], [0]]
 
 
+def test_what_is_written_is_told_as_json(run: Run, consumed: Consumed, tmp_path: Path) -> None:
+    """Export, import and update: the file is the same as without, and standard output has nothing but the rows."""
+    where, name, topic = consumed.kafka.zookeeper_connect, consumed.group.name, consumed.topic
+    file, plain, settings = tmp_path / "offsets", tmp_path / "plain", tmp_path / "consumer.properties"
+    copy = Group(consumed.group.client, fresh("copy"))
+    settings.write_text(f"group.id={copy.name}\nzookeeper.connect={where}\n")
+    export = ("export-zk-offsets", "--zkconnect", where, "--group", name)
+
+    assert run(*export, "--output-file", str(plain)) == (0, "", "")
+    exported = run(*export, "--output-file", str(file), "--json")
+    without_file = run(*export, "--json")
+    file.write_text(plain.read_text().replace(name, copy.name))
+    imported = run("import-zk-offsets", "--zkconnect", where, "--input-file", str(file), "--json")
+    after_import = copy.offsets(topic)
+    updated = run("update-offsets-in-zk", "earliest", str(settings), topic, "--json")
+    unknown = run("update-offsets-in-zk", "latest", str(settings), "no-such-topic", "--json")
+
+    rows = [{"topic": topic, "partition": number, "offset": end} for number, end in enumerate((3, 2, 0))]
+    assert exported == without_file
+    assert json.loads(exported.stdout) == [{"group": name, **row} for row in rows]
+    assert {row["path"]: row["value"] for row in json.loads(imported.stdout)} == {
+        f"{copy.path}/offsets/{topic}/{number}": str(end) for number, end in enumerate((3, 2, 0))
+    }
+    assert after_import == {0: "3", 1: "2", 2: "0"}
+    assert json.loads(updated.stdout) == [{"group": copy.name, **row, "offset": 0} for row in rows]
+    assert copy.offsets(topic) == {0: "0", 1: "0", 2: "0"}
+    assert (unknown.code, json.loads(unknown.stdout)) == (0, [])
+
+
 def test_servers_may_stand_in_a_file(
     run: Run, consumed: Consumed, kafka_0_8: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

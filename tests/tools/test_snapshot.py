@@ -14,14 +14,18 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+from fetcher.admin import BrokerConnections, parse_bootstrap
+from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from tests.broker.command_process import ROOT, command
 from tests.conformance.group import Group, fresh
 from tests.tools.conftest import Consumed, Run
+from zkconsumer.groups.kafka_group import KafkaGroups
 from zkconsumer.snapshots.files import Node, Snapshot, read_snapshot, write_snapshot
 from zkconsumer.snapshots.loading import Target, Wishes, plan_load
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.tools import verify_consumer_rebalance
 from zkconsumer.testing.waiting import eventually
+from zkconsumer.zookeeper import ZooKeeper
 
 
 @pytest.fixture
@@ -132,6 +136,55 @@ def test_passwords_and_production_brokers_stay_where_they_are(
     assert empty.exists("/to/brokers/ids/1") is None
 
 
+def committed(kafka: KafkaCluster, group: str, offsets: dict[TopicAndPartition, OffsetAndMetadata]) -> None:
+    """By brokers of any release."""
+    with BrokerConnections() as connections:
+        KafkaGroups(connections, parse_bootstrap(kafka.bootstrap_servers)).commit(group, offsets)
+
+
+def stored_in(kafka: KafkaCluster, group: str, partitions: list[TopicAndPartition]) -> dict[TopicAndPartition, int]:
+    with BrokerConnections() as connections:
+        stored = KafkaGroups(connections, parse_bootstrap(kafka.bootstrap_servers)).stored(group, partitions)
+    return {where: one.offset for where, one in stored.items()}
+
+
+@pytest.mark.parametrize(("source", "sandbox"), [("0.8.2.2", "1.1.1"), ("1.1.1", "3.9.1"), ("3.9.1", "0.8.2.2")])
+def test_offsets_that_groups_keep_in_kafka_come_along(
+    run: Run, tmp_path: Path, source: str, sandbox: str, kafka_of: Callable[[str], KafkaCluster]
+) -> None:
+    """Of a group in both worlds and, where brokers can list them, of one in Kafka alone; other groups stay out."""
+    old, new, topic, both, alone = kafka_of(source), kafka_of(sandbox), fresh("t"), fresh("both"), fresh("alone")
+    old.create_topic(topic, partitions=2)
+    first, second = (TopicAndPartition(topic, number) for number in (0, 1))
+    offsets = {first: OffsetAndMetadata(7, "a note"), second: OffsetAndMetadata(0)}
+    committed(old, both, offsets)
+    committed(old, alone, {first: OffsetAndMetadata(3)})
+    with ZooKeeper(old.zookeeper_connect, session_timeout_ms=30_000, connection_timeout_ms=30_000) as zookeeper:
+        zookeeper.update_many({f"/consumers/{both}/offsets/{topic}/0": b"5"})
+    servers = ("--zookeeper", old.zookeeper_connect, "--bootstrap-server", old.bootstrap_servers)
+    file, of_one = tmp_path / "all", tmp_path / "one.gz"
+
+    saved = run("snapshot", "save", str(file), *servers)
+    saved_one = run("snapshot", "save", str(of_one), *servers, "--group", both, "--group", alone)
+    shown = json.loads(run("snapshot", "show", str(of_one), "--json").stdout)
+    load = ("snapshot", "load", str(of_one), "--zookeeper", new.zookeeper_connect, "--group", both, "--group", alone)
+    dry = run(*load, "--dry-run")
+    loaded = run(*load)
+    again = run(*load)
+    kept = stored_in(new, both, [first, second])
+    restarted = run(*load, "--overwrite", "--offsets", "restart")
+
+    assert (saved.code, saved_one.code, dry.code, loaded.code) == (0, 0, 0, 0)
+    in_kafka = {name: found for name, found in read_snapshot(file).in_kafka.items() if name in (both, alone)}
+    assert in_kafka == {both: offsets} | ({alone: {first: OffsetAndMetadata(3)}} if source != "0.8.2.2" else {})
+    assert shown["kafka_groups"] == {both: 2, alone: 1}
+    assert "in Kafka  2 groups with 3 offsets\n" in loaded.stdout == dry.stdout + "loaded\n"
+    assert (again.code, f"refused: group {alone} exists in Kafka\n" in again.stderr) == (1, True)
+    assert restarted.code == 0
+    assert (kept, stored_in(new, both, [first, second])) == ({first: 7, second: 0}, {first: 0, second: 0})
+    assert stored_in(new, alone, [first]) == {first: 0}
+
+
 def test_what_exists_is_not_written_over_unless_told(
     run: Run, kafka_1_1: KafkaCluster, client_1_1: KazooClient, tmp_path: Path
 ) -> None:
@@ -191,6 +244,8 @@ def test_a_node_that_no_request_can_carry_is_left_out_and_named(
 
 HEADER = json.dumps({"format": "zkconsumer-snapshot", "version": 1, "from": "x"})
 NODE, END = json.dumps({"path": "/consumers"}), json.dumps({"end": True, "nodes": 1})
+OFFSET = json.dumps({"kafka_group": "g", "topic": "t", "partition": 0, "offset": 1})
+END_OF_OFFSET = json.dumps({"end": True, "nodes": 1, "kafka_offsets": 1})
 DAMAGED: dict[str, tuple[bytes, str]] = {
     "empty": (b"", " ends in the middle, after 0 nodes: it was cut short"),
     "binary": (b"\x00\xff\n", ", line 1: no JSON; this is no snapshot of zkconsumer, or it is damaged"),
@@ -206,6 +261,17 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
     "a node twice": (f"{HEADER}\n{NODE}\n{NODE}\n".encode(), ", line 3: /consumers is there twice"),
     "no path": (f'{HEADER}\n{{"path":"/a/../b"}}\n'.encode(), ", line 2: '/a/../b' is no path"),
     "bad base64": (f'{HEADER}\n{{"path":"/a","base64":"?"}}\n'.encode(), ", line 2: its base64 cannot be read"),
+    "an offset in Kafka missing": (
+        f"{HEADER}\n{NODE}\n{END_OF_OFFSET}\n".encode(),
+        " ends in the middle, after 1 nodes: it was cut short",
+    ),
+    "an offset in Kafka twice": (
+        f"{HEADER}\n{OFFSET}\n{OFFSET}\n".encode(), ", line 3: the offset of [t,0] of g is there twice"
+    ),
+    "no offset in Kafka": (
+        f"{HEADER}\n{OFFSET.replace('0', '-1')}\n".encode(),
+        ", line 2: no offset in Kafka: it needs a group, a topic, a partition and an offset",
+    ),
     "packed and cut": (gzip.compress(f"{HEADER}\n{NODE}\n{END}\n".encode())[:-9], ": the packed file is damaged, or"
                        " was cut short"),
 }  # fmt: skip

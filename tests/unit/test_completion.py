@@ -1,13 +1,13 @@
-"""What each shell completes, asked of the shell itself. zsh gets bash's function through its own bashcompinit."""
+"""What shells would offer, asked of their functions; tests/tools has the shells themselves, with a key pressed."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.shells import needed_shell
 from zkconsumer.__main__ import COMMANDS, main
 from zkconsumer.commands.completion import all_levels
 
@@ -58,24 +58,11 @@ def test_bash_completes(script: Path, words: tuple[str, ...]) -> None:
     assert found - {"--help"} == LINES[words]
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed: its completion was not tried")
 @pytest.mark.parametrize("script", ["fish"], indirect=True)
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_fish_completes(script: Path, words: tuple[str, ...]) -> None:
+    needed_shell("fish")
     assert asked("fish", "-c", FISH, str(script), *words, directory=script.parent) == LINES[words]
-
-
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed: its completion was not tried")
-@pytest.mark.parametrize("script", ["zsh"], indirect=True)
-def test_zsh_takes_it(script: Path) -> None:
-    """Its function is bash's, tried above; here: that it is registered."""
-    take = 'autoload -U compinit && compinit -u -D; source "$1"; print -r -- $_comps[zkconsumer]'
-
-    assert asked("zsh", "-f", "-c", take, "zsh", str(script), directory=script.parent) == {
-        "_bash_complete",
-        "-F",
-        "_zkconsumer",
-    }
 
 
 def test_every_command_and_every_action_is_known() -> None:

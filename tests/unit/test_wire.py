@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fetcher.errors import MalformedResponseException, UnsupportedVersionException
 from fetcher.structs import Broker, OffsetAndMetadata, TopicAndPartition
 from fetcher.wire import api_versions, group_offsets, list_offsets, metadata
 from fetcher.wire.api_versions import VersionRange
+from fetcher.wire.generated import decode_request, encode
 from tests.scripted_broker import array, text
 
 T0, T1, U5 = TopicAndPartition("t", 0), TopicAndPartition("t", 1), TopicAndPartition("u", 5)
@@ -204,3 +210,121 @@ def test_an_answer_cut_off_anywhere_is_malformed(decode: Callable[[memoryview], 
     for length in range(len(data)):
         with pytest.raises(MalformedResponseException, match=f"{length} bytes"):
             decode(data[:length])
+
+
+# --- what is written out here, beside the classes that kafka-python generates from Kafka's schemas ---
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+INT16S, INT32S, INT64S = (st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (16, 32, 64))
+PARTITIONS = st.lists(st.builds(TopicAndPartition, NAMES, st.integers(0, 9)), unique=True, max_size=6)
+
+
+def generated_answer(api: str, version: int, **fields: Any) -> bytes:
+    import kafka.protocol.consumer
+    import kafka.protocol.metadata
+
+    package = kafka.protocol.consumer if api == "ListOffsets" else kafka.protocol.metadata
+    written = getattr(package, f"{api}Response")(version=version, **fields)
+    written.with_header(correlation_id=7)
+    return bytes(written.encode(header=True))
+
+
+@given(NAMES, INT32S, st.lists(NAMES, min_size=1, max_size=4), PARTITIONS, st.sampled_from((0, 1)), INT64S)
+def test_requests_are_those_of_kafkas_schemas(
+    client: str, number: int, topics: list[str], partitions: list[TopicAndPartition], version: int, time: int
+) -> None:
+    assert metadata.encode_metadata_request(number, client, topics) == encode(
+        "Metadata", 0, number, client, topics=[(topic,) for topic in topics]
+    )
+    assert api_versions.encode_api_versions_request(number, client) == encode("ApiVersions", 0, number, client)
+    written = list_offsets.encode_list_offsets_request(version, number, client, partitions, time)
+    read = decode_request("ListOffsets", version, written[4:])
+    assert [(topic.name, one.partition_index, one.timestamp) for topic in read.topics for one in topic.partitions] == [
+        (topic, partition, time)
+        for topic in dict.fromkeys(t for t, _ in partitions)
+        for t, partition in partitions
+        if t == topic
+    ]
+
+
+@given(
+    st.lists(st.tuples(INT32S, NAMES, INT32S), unique_by=lambda broker: broker[0], max_size=4),
+    st.dictionaries(
+        NAMES,
+        st.tuples(INT16S, st.dictionaries(INT32S, st.tuples(INT16S, INT32S, st.lists(INT32S, max_size=3)), max_size=3)),
+        max_size=3,
+    ),
+    st.booleans(),
+)
+def test_metadata_is_read_as_kafkas_schemas_write_it(
+    brokers: list[tuple[int, str, int]],
+    topics: dict[str, tuple[int, dict[int, tuple[int, int, list[int]]]]],
+    known_leaders: bool,
+) -> None:
+    def leader_of(leader: int) -> int:
+        return brokers[leader % len(brokers)][0] if brokers and known_leaders else leader
+
+    found = metadata.decode_metadata_response(
+        generated_answer(
+            "Metadata",
+            0,
+            brokers=brokers,
+            topics=[
+                (
+                    error,
+                    topic,
+                    [(e, p, leader_of(leader), replicas, replicas[1:]) for p, (e, leader, replicas) in ps.items()],
+                )
+                for topic, (error, ps) in topics.items()
+            ],
+        )
+    )
+
+    named = {broker_id: Broker(broker_id, host, port) for broker_id, host, port in brokers}
+    every = {TopicAndPartition(topic, p): one for topic, (_, ps) in topics.items() for p, one in ps.items()}
+    assert found.brokers == named
+    assert found.topic_errors == {topic: error for topic, (error, _) in topics.items()}
+    assert found.partition_errors == {partition: error for partition, (error, _, _) in every.items()}
+    assert found.leaders == {
+        partition: named[leader_of(leader)] for partition, (_, leader, _) in every.items() if leader_of(leader) in named
+    }
+
+
+@given(st.lists(st.tuples(INT16S, INT16S, INT16S), unique_by=lambda api: api[0], max_size=9))
+def test_versions_are_read_as_kafkas_schemas_write_them(apis: list[tuple[int, int, int]]) -> None:
+    data = generated_answer("ApiVersions", 0, error_code=0, api_keys=apis)
+    assert api_versions.decode_api_versions_response(data) == {key: (first, last) for key, first, last in apis}
+
+
+@given(
+    st.dictionaries(
+        NAMES, st.dictionaries(INT32S, st.tuples(INT16S, st.lists(INT64S, max_size=2)), max_size=3), max_size=3
+    )
+)
+def test_offsets_are_read_as_kafkas_schemas_write_them(topics: dict[str, dict[int, tuple[int, list[int]]]]) -> None:
+    old = [(topic, [(p, error, offsets) for p, (error, offsets) in ps.items()]) for topic, ps in topics.items()]
+    new = [
+        (topic, [(p, error, 5, (*offsets, -1)[0]) for p, (error, offsets) in ps.items()])
+        for topic, ps in topics.items()
+    ]
+    expected = {
+        TopicAndPartition(topic, p): (error, -1 if error or not offsets else offsets[0])
+        for topic, ps in topics.items()
+        for p, (error, offsets) in ps.items()
+    }
+    for version, written in ((0, old), (1, new)):
+        data = generated_answer("ListOffsets", version, topics=written)
+        assert list_offsets.decode_list_offsets_response(version, data) == expected
+
+
+def test_fetching_does_without_the_package_that_costs_a_tenth_of_a_second_to_import() -> None:
+    use = (
+        "import sys, zkconsumer.connector\n"
+        "from fetcher.structs import TopicAndPartition\n"
+        "from fetcher.wire import api_versions, list_offsets, metadata\n"
+        "metadata.encode_metadata_request(1, '', ['t'])\n"
+        "api_versions.encode_api_versions_request(1, '')\n"
+        "list_offsets.encode_list_offsets_request(0, 1, '', [TopicAndPartition('t', 0)], -1)\n"
+        "sys.exit(int('kafka' in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", use], check=True, timeout=60)

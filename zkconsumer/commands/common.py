@@ -16,14 +16,13 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
 from fetcher.threads import ShutdownableThread
+from zkconsumer.commands.config_file import PREFIX, read_settings
 from zkconsumer.config import ConsumerConfig
-from zkconsumer.errors import InvalidConfigException, ZooKeeperError
-from zkconsumer.java_properties import parse_properties
+from zkconsumer.errors import ZooKeeperError
 from zkconsumer.paths import GroupPaths
 from zkconsumer.zookeeper import ZooKeeper
 
@@ -68,13 +67,9 @@ def remember_usage(parser: argparse.ArgumentParser) -> None:
 
 
 def read_properties(path: str | None) -> dict[str, str]:
-    """The settings in a file of --consumer.config; none without a file."""
-    if path is None:
-        return {}
-    try:
-        return parse_properties(Path(path).read_bytes())
-    except ValueError as error:
-        raise InvalidConfigException(f"{path} is no properties file: {error}") from error
+    """The consumer's settings in a file of --consumer.config; none without a file."""
+    settings = read_settings(path) if path is not None else {}
+    return {key: value for key, value in settings.items() if not key.startswith(PREFIX)}
 
 
 def log_to_stderr() -> None:

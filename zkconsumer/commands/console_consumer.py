@@ -39,7 +39,7 @@ from zkconsumer.commands.formatters import (
     new_formatter,
     parse_properties_given,
 )
-from zkconsumer.commands.options import add_config_option, fill_in_servers
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException, KafkaException
@@ -66,7 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
     which = parser.add_argument_group("what to read (--zookeeper and exactly one of the others are required)")
     which.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]")
-    add_config_option(which)
     which.add_argument("--topic", metavar="TOPIC", help="a topic, or a regular expression for several")
     which.add_argument("--whitelist", metavar="REGEX", help="all topics whose name matches, also future ones")
     which.add_argument("--blacklist", metavar="REGEX", help="all topics but those whose name matches")

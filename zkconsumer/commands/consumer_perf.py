@@ -29,7 +29,7 @@ from zkconsumer.commands.common import (
     remove_group,
 )
 from zkconsumer.commands.java_dates import JavaDateFormat
-from zkconsumer.commands.options import add_config_option, fill_in_servers
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.errors import ConsumerTimeoutException, KafkaException
@@ -57,7 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
     what = parser.add_argument_group("what to read (--zookeeper and --topic are required)")
     what.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]")
-    add_config_option(what)
     what.add_argument("--topic", metavar="TOPIC")
     what.add_argument(
         "--group",

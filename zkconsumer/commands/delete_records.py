@@ -27,6 +27,7 @@ TIMEOUT_MS = 30_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_server_options(parser)
     parser.add_argument("--offset-json-file", metavar="FILE", required=True)
+    parser.add_argument("--json", action="store_true", help="where partitions begin now, as a JSON array")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,27 +36,28 @@ def run(arguments: argparse.Namespace) -> int:
     bootstrap = bootstrap_servers(arguments)
     if bootstrap is None:
         raise IllegalArgumentException("where are the brokers? Give --bootstrap-server HOST:PORT, or --config FILE")
-    print("Executing records delete operation")
-    lines, failed = [], False
+    if not arguments.json:
+        print("Executing records delete operation")
+    lines, rows = [], []
     with BrokerConnections(timeout_s=TIMEOUT_MS / 1000 + 5) as connections:
         leaders = BrokerCluster(connections, bootstrap).leaders_of(list(offsets))
         for where, offset in offsets.items():
-            text = f"partition: {where.topic}-{where.partition}\t"
-            if where not in leaders:
-                lines.append(f"{text}error: there is no such partition, or it has no leader")
-                failed = True
-                continue
-            asked = [(where.topic, [(where.partition, offset)])]
-            answer = connections.ask(leaders[where], "DeleteRecords", 0, topics=asked, timeout_ms=TIMEOUT_MS)
-            [found] = answer.topics[0].partitions
-            failed = failed or bool(found.error_code)
-            lines.append(
-                f"{text}error: {class_name_for(found.error_code)}" if found.error_code
-                else f"{text}low_watermark: {found.low_watermark}"
-            )  # fmt: skip
-    print("Records delete operation completed:")
-    print("\n".join(lines))
-    return FAILED if failed else 0
+            low_watermark, error = None, "there is no such partition, or it has no leader"
+            if where in leaders:
+                asked = [(where.topic, [(where.partition, offset)])]
+                answer = connections.ask(leaders[where], "DeleteRecords", 0, topics=asked, timeout_ms=TIMEOUT_MS)
+                [found] = answer.topics[0].partitions
+                error = class_name_for(found.error_code) if found.error_code else ""
+                low_watermark = None if error else found.low_watermark
+            rows.append({**where._asdict(), "low_watermark": low_watermark, "error": error or None})
+            told = f"error: {error}" if error else f"low_watermark: {low_watermark}"
+            lines.append(f"partition: {where.topic}-{where.partition}\t{told}")
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        print("Records delete operation completed:")
+        print("\n".join(lines))
+    return FAILED if any(row["error"] for row in rows) else 0
 
 
 def parse_offsets(text: str) -> dict[TopicAndPartition, int]:

@@ -1,37 +1,48 @@
-"""Write the offsets that groups keep in ZooKeeper to a file, a line `path:value` each (0.8: ExportZkOffsets)."""
+"""Write the offsets that groups keep in ZooKeeper to a file, a line `path:value` each (0.8: ExportZkOffsets).
+
+With --json they go to standard output as well, or only there without --output-file.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 
 from zkconsumer.commands.common import FAILED, TOOL_TIMEOUT_MS, check_required, fail_with_usage, remember_usage
-from zkconsumer.commands.options import add_config_option, fill_in_servers
-from zkconsumer.groups.zookeeper_group import list_groups, read_groups
+from zkconsumer.commands.options import fill_in_servers
+from zkconsumer.errors import UnreadableZnode
+from zkconsumer.groups.zookeeper_group import ZooKeeperGroup, list_groups, read_groups
 from zkconsumer.paths import GroupPaths, GroupTopicPaths
+from zkconsumer.znodes import decode_offset
 from zkconsumer.zookeeper import ZooKeeper
 
 EXAMPLES = """\
   zkconsumer export-zk-offsets --zkconnect 127.0.0.1:2181 --output-file offsets.txt
-  zkconsumer export-zk-offsets --zkconnect 127.0.0.1:2181 --group group1 --group group2 --output-file offsets.txt"""
+  zkconsumer export-zk-offsets --zkconnect 127.0.0.1:2181 --group group1 --group group2 --output-file offsets.txt
+  zkconsumer export-zk-offsets --zkconnect 127.0.0.1:2181 --json | jq -r '.[].offset'"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
     parser.add_argument("--zkconnect", "--zookeeper", metavar="HOST:PORT[/CHROOT]", dest="zkconnect", help="required")
-    parser.add_argument("--output-file", metavar="FILE", help="required")
+    parser.add_argument("--output-file", metavar="FILE", help="required without --json")
     parser.add_argument("--group", action="append", help="repeatable (default: all groups)")
-    add_config_option(parser)
+    parser.add_argument("--json", action="store_true", help="to standard output, as a JSON array")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """1 if a group has no offsets in ZooKeeper; what came before it is in the file, as with the original."""
     fill_in_servers(arguments, zookeeper="zkconnect")
-    missing = check_required(arguments, "zkconnect", "output-file")
+    missing = check_required(arguments, "zkconnect", *([] if arguments.json else ["output-file"]))
     if missing:
         return fail_with_usage(arguments, missing)
+    file = arguments.output_file
+    written: list[ZooKeeperGroup] = []
     with (
-        open(arguments.output_file, "w", encoding="utf-8", newline="\n") as output,
+        open(file, "w", encoding="utf-8", newline="\n") if file else nullcontext() as output,
         ZooKeeper(
             arguments.zkconnect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
         ) as zookeeper,
@@ -44,7 +55,26 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"zkconsumer export-zk-offsets: {path} does not exist: group {name} has no offsets in ZooKeeper",
                       file=sys.stderr)  # fmt: skip
                 return FAILED
-            for where, node in group.offsets.items():
-                path = GroupTopicPaths(name, where.topic).offset(where.partition)
-                output.write(f"{path}:{node.data.decode(errors='replace')}\n")
+            if output is not None:
+                output.writelines(f"{line}\n" for line in _lines(group))
+            written.append(group)
+    if arguments.json:
+        print(json.dumps(list(_rows(written)), indent=2))
     return 0
+
+
+def _lines(group: ZooKeeperGroup) -> Iterator[str]:
+    for where, node in group.offsets.items():
+        path = GroupTopicPaths(group.name, where.topic).offset(where.partition)
+        yield f"{path}:{node.data.decode(errors='replace')}"
+
+
+def _rows(groups: Iterable[ZooKeeperGroup]) -> Iterator[dict[str, object]]:
+    """null where a node holds no number."""
+    for group in groups:
+        for where, node in sorted(group.offsets.items()):
+            try:
+                offset = decode_offset(node.data)
+            except UnreadableZnode:
+                offset = None
+            yield {"group": group.name, "topic": where.topic, "partition": where.partition, "offset": offset}

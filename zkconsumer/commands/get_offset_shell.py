@@ -12,7 +12,7 @@ from fetcher.errors import exception_for
 from fetcher.structs import Broker
 from fetcher.wire.list_offsets import CONSUMER
 from zkconsumer.commands.common import FAILED, check_required, fail_with_usage, remember_usage
-from zkconsumer.commands.options import add_config_option, fill_in_servers
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.errors import IllegalArgumentException
 
 EXAMPLES = """\
@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offsets", metavar="N", type=int, default=1, help="how many of each (default: 1)")
     parser.add_argument("--max-wait-ms", metavar="MS", type=int, default=1000, help="accepted; brokers do not wait")
     parser.add_argument("--json", action="store_true", help="as a JSON array")
-    add_config_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

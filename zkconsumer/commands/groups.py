@@ -57,8 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         action = actions.add_parser(name, help=summary, description=f"{name}: {summary}.")
         add_server_options(action)
-        if name != "delete":
-            action.add_argument("--json", action="store_true")
+        action.add_argument("--json", action="store_true")
         if name != "list":
             action.add_argument("--group", required=True, action="append" if name == "delete" else "store")
         if name == "describe":
@@ -93,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.action == "list":
             return _list(worlds, arguments)
         if arguments.action == "delete":
-            return max(_delete(worlds, name) for name in arguments.group)
+            return _delete_all(worlds, arguments)
         if not arguments.watch:
             return _describe(worlds, arguments)
         return _watch(worlds, arguments)
@@ -284,27 +283,49 @@ def _details(arguments: argparse.Namespace, rows: Any, members: Any) -> dict[str
 # --- delete ---
 
 
-def _delete(worlds: Worlds, name: str) -> int:
-    return 0 if all(list(_delete_in_each(worlds, name)) or [_fail(name, "group does not exist")]) else FAILED
+@dataclass(frozen=True)
+class Deletion:
+    """Of one group, where it was; or why it was not. `line`: the original's words."""
+
+    group: str
+    where: str | None
+    refused: str | None
+    line: str
 
 
-def _delete_in_each(worlds: Worlds, name: str) -> Iterator[bool]:
-    """Whether it was deleted, for each world that has it. Both are looked at before anything is deleted."""
+def _delete_all(worlds: Worlds, arguments: argparse.Namespace) -> int:
+    done: list[Deletion] = []
+    for name in arguments.group:
+        for one in _delete(worlds, name):
+            done.append(one)
+            if not arguments.json:
+                print(one.line)
+    if arguments.json:
+        rows = [{"group": one.group, "deleted_from": one.where, "refused": one.refused} for one in done]
+        print(json.dumps(rows, indent=2))
+    return FAILED if any(one.refused for one in done) else 0
+
+
+def _delete(worlds: Worlds, name: str) -> Iterator[Deletion]:
+    """In each world that has it. Both are looked at before anything is deleted."""
     old = read_group(worlds.zookeeper, name) if worlds.zookeeper else None
     new = worlds.kafka.describe(name) if worlds.kafka else None
     if (old is not None and old.is_live) or (new is not None and new.is_live):
-        yield _fail(name, "its consumers are still active")
+        yield _refused(name, "its consumers are still active")
         return
+    found = False
     if worlds.zookeeper is not None and old is not None and old.exists:
         delete_subtree(worlds.zookeeper, GroupPaths(name).directory)
-        print(f"Deleted all consumer group information for group '{name}' in zookeeper.")
-        yield True
+        line = f"Deleted all consumer group information for group '{name}' in zookeeper."
+        yield Deletion(name, ZOOKEEPER, None, line)
+        found = True
     if worlds.kafka is not None and new is not None and (new.state != DEAD or worlds.kafka.all_stored(name)):
         worlds.kafka.delete(name)
-        print(f"Deletion of requested consumer groups ('{name}') was successful.")
-        yield True
+        yield Deletion(name, KAFKA, None, f"Deletion of requested consumer groups ('{name}') was successful.")
+        found = True
+    if not found:
+        yield _refused(name, "group does not exist")
 
 
-def _fail(name: str, reason: str) -> bool:
-    print(f"Error: Delete for group '{name}' failed because {reason}.")
-    return False
+def _refused(name: str, reason: str) -> Deletion:
+    return Deletion(name, None, reason, f"Error: Delete for group '{name}' failed because {reason}.")

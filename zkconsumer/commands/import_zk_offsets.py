@@ -7,10 +7,11 @@ original, reading stops at the first empty line. `zkconsumer offsets set` does t
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from zkconsumer.commands.common import TOOL_TIMEOUT_MS, check_required, fail_with_usage, remember_usage
-from zkconsumer.commands.options import add_config_option, fill_in_servers
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.zookeeper import ZooKeeper
 
@@ -23,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--zkconnect", "--zookeeper", metavar="HOST:PORT[/CHROOT]", dest="zkconnect", help="default: localhost:2181"
     )
-    add_config_option(parser)
     parser.add_argument("--input-file", metavar="FILE", help="required")
+    parser.add_argument("--json", action="store_true", help="what was written, as a JSON array")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -37,6 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.zkconnect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS
     ) as zookeeper:
         zookeeper.update_many({path: value.encode() for path, value in offsets.items()})
+    if arguments.json:
+        print(json.dumps([{"path": path, "value": value} for path, value in offsets.items()], indent=2))
     return 0
 
 

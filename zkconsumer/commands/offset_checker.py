@@ -23,7 +23,7 @@ from zkconsumer.commands.common import (
     log_to_stderr,
     remember_usage,
 )
-from zkconsumer.commands.options import add_config_option, fill_in_servers
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.errors import UnreadableZnode
 from zkconsumer.groups.cluster import LATEST, ZooKeeperCluster, all_partitions
 from zkconsumer.groups.kafka_group import KafkaGroups
@@ -53,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket.timeout.ms", metavar="MS", type=int, default=6000, dest="socket_timeout_ms")
     parser.add_argument("--retry.backoff.ms", metavar="MS", type=int, default=3000, help="accepted; not needed")
     parser.add_argument("--json", action="store_true", help="rows as a JSON array")
-    add_config_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -70,8 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument(
                 "--store", choices=STORES, help="default: zookeeper if --zookeeper is given, else kafka"
             )
-        if name in ("get", "diff"):
-            action.add_argument("--json", action="store_true")
+        action.add_argument("--json", action="store_true")
         if name in ("set", "rewind", "copy", "rename", "migrate"):
             action.add_argument("--execute", action="store_true", help="do it; without it only shown")
             action.add_argument("--allow-backwards", action="store_true")
@@ -188,7 +187,8 @@ def _rename(servers: Servers, arguments: argparse.Namespace) -> int:
     code = _change(servers, arguments, store, arguments.to_group, positions)
     if code == 0 and arguments.execute:
         store.remove(arguments.group, positions)
-        print(f"removed {len(positions)} offsets of {arguments.group} from {store.name}")
+        if not arguments.json:
+            print(f"removed {len(positions)} offsets of {arguments.group} from {store.name}")
     return code
 
 
@@ -209,14 +209,13 @@ def _existing(store: Store, group: str) -> Positions:
 def _change(servers: Servers, arguments: argparse.Namespace, store: Store, group: str, wanted: Positions) -> int:
     journal = Journal(arguments.journal_dir)
     if journal.unfinished(store.name, group) is not None:
-        raise IllegalArgumentException(
-            f"a change of {group} in {store.name} was cut short ({journal.path(store.name, group)}):"
-            f" `zkconsumer offsets resume --group {group} --store {store.name}` finishes it, `roll-back` undoes it"
-        )
+        path = journal.path(store.name, group)
+        raise IllegalArgumentException(f"{path} is there: {_how_to_go_on(store.name, group)}")
     plan = plan_for(store, group, wanted)
-    _print_plan(plan)
+    if not arguments.json:
+        _print_plan(plan)
     if not plan.changes:
-        return 0
+        return _told(arguments, plan)
     _refuse_if_live(servers, arguments, group)
     partitions = [change.where for change in plan.changes]
     begins, ends = log_ranges(servers.connections, servers.cluster, partitions)
@@ -224,13 +223,41 @@ def _change(servers: Servers, arguments: argparse.Namespace, store: Store, group
     for reason in reasons:
         print(f"refused: {reason}", file=sys.stderr)
     if reasons:
+        _told(arguments, plan, refused=reasons)
         return FAILED
     if not arguments.execute:
         print("nothing was changed: --execute does it", file=sys.stderr)
-        return 0
-    carry_out(plan, store, journal)
-    print(f"{len(plan.changes)} offsets of {group} in {store.name} written and read back")
+        return _told(arguments, plan)
+    try:
+        carry_out(plan, store, journal)
+    except (KafkaException, KeyboardInterrupt) as error:
+        error.add_note(_how_to_go_on(store.name, group))
+        raise
+    written = {change.where: change.after for change in plan.changes}
+    return _told(arguments, plan, f"{len(written)} offsets of {group} in {store.name} written and read back", written)
+
+
+def _told(
+    arguments: argparse.Namespace,
+    plan: Plan,
+    line: str = "",
+    written: Positions | None = None,
+    refused: Sequence[str] = (),
+) -> int:
+    """What came of it, in a line or as JSON; 0."""
+    if arguments.json:
+        changes = [{**one.where._asdict(), "before": one.before, "after": one.after} for one in plan.changes]
+        rows = [{**where._asdict(), "offset": offset} for where, offset in sorted((written or {}).items())]
+        head = {"store": plan.store, "group": plan.group, "changes": changes}
+        print(json.dumps({**head, "refused": list(refused), "written": rows}, indent=2))
+    elif line:
+        print(line)
     return 0
+
+
+def _how_to_go_on(store: str, group: str) -> str:
+    resume = f"`zkconsumer offsets resume --group {group} --store {store}`"
+    return f"a change of {group} in {store} was cut short: {resume} finishes it, `roll-back` undoes it"
 
 
 def _refuse_if_live(servers: Servers, arguments: argparse.Namespace, group: str) -> None:
@@ -265,11 +292,11 @@ def _finish(
     store, journal = _store(servers, arguments), Journal(arguments.journal_dir)
     plan = journal.unfinished(store.name, arguments.group)
     if plan is None:
-        print(f"no change of {arguments.group} in {store.name} was cut short")
-        return 0
+        nothing = f"no change of {arguments.group} in {store.name} was cut short"
+        return _told(arguments, Plan(store.name, arguments.group, ()), nothing)
     written = how(plan, store, journal)
-    print(f"{len(written)} of {len(plan.changes)} offsets of {arguments.group} in {store.name} {done}")
-    return 0
+    of = f"{len(written)} of {len(plan.changes)} offsets of {arguments.group} in {store.name}"
+    return _told(arguments, plan, f"{of} {done}", written)
 
 
 # --- text ---

@@ -1,33 +1,21 @@
-"""Options that the commands about groups share: servers, from the command line, the environment's file, or a default.
-
-The config file is a properties file: `zookeeper.connect` and `bootstrap.servers` are looked for in it, so that a
-consumer.properties serves.
-"""
+"""Options that the commands about groups share: servers, from the command line, the config file, or a default."""
 
 from __future__ import annotations
 
 import argparse
-import os
 
 from fetcher.admin import parse_bootstrap
 from fetcher.structs import Broker
-from zkconsumer.commands.common import TOOL_TIMEOUT_MS, read_properties
+from zkconsumer.commands.common import TOOL_TIMEOUT_MS
+from zkconsumer.commands.config_file import settings_for
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.zookeeper import ZooKeeper
-
-CONFIG_VARIABLE = "ZKCONSUMER_CONFIG"
 
 
 def add_server_options(parser: argparse.ArgumentParser, *, bootstrap: bool = True) -> None:
     parser.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="for groups in ZooKeeper")
     if bootstrap:
         parser.add_argument("--bootstrap-server", metavar="HOST:PORT,…", help="for groups in Kafka")
-    add_config_option(parser)
-
-
-def add_config_option(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--config", metavar="FILE",
-                        help="properties: zookeeper.connect, bootstrap.servers (or $ZKCONSUMER_CONFIG)")  # fmt: skip
 
 
 def fill_in_servers(
@@ -36,18 +24,18 @@ def fill_in_servers(
     """What was not given from the config file, else the default: for 0.8's tools, which have names of their own."""
     for name, key in ((zookeeper, "zookeeper.connect"), (brokers, "bootstrap.servers")):
         if name and getattr(arguments, name) is None:
-            setattr(arguments, name, _settings(arguments).get(key, default))
+            setattr(arguments, name, settings_for(arguments).get(key, default))
 
 
 def zookeeper_connect(arguments: argparse.Namespace) -> str | None:
     """Where ZooKeeper is, if anybody said so."""
     given: str | None = arguments.zookeeper
-    return given or _settings(arguments).get("zookeeper.connect")
+    return given or settings_for(arguments).get("zookeeper.connect")
 
 
 def bootstrap_servers(arguments: argparse.Namespace) -> list[Broker] | None:
     """Where brokers are, if anybody said so."""
-    given = getattr(arguments, "bootstrap_server", None) or _settings(arguments).get("bootstrap.servers")
+    given = getattr(arguments, "bootstrap_server", None) or settings_for(arguments).get("bootstrap.servers")
     if given is None:
         return None
     try:
@@ -68,7 +56,3 @@ def needed_zookeeper_connect(arguments: argparse.Namespace) -> str:
     if connect is None:
         raise IllegalArgumentException("where is ZooKeeper? Give --zookeeper HOST:PORT[/CHROOT], or --config FILE")
     return connect
-
-
-def _settings(arguments: argparse.Namespace) -> dict[str, str]:
-    return read_properties(arguments.config or os.environ.get(CONFIG_VARIABLE) or None)

@@ -129,7 +129,7 @@ def _load(
     )
     client = ZooKeeper(connect, session_timeout_ms=TOOL_TIMEOUT_MS, connection_timeout_ms=TOOL_TIMEOUT_MS)
     with client:
-        plan = plan_load(snapshot, read_target(client, connect), wishes)
+        plan = plan_load(snapshot, read_target(client, connect, snapshot.in_kafka), wishes)
         if plan.refused:
             raise IllegalArgumentException("; ".join(plan.refused))
         held = load(plan, client, connect, servers)

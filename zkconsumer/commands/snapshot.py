@@ -1,8 +1,9 @@
 """Save what consumers have in ZooKeeper as a file, and load it into a sandbox: rehearse what production has.
 
-`save` only reads. `load` makes the topics, with the same partitions, on the sandbox's own brokers, and writes what
-groups have; it refuses what exists (--overwrite) and the cluster the snapshot was made of. Registrations and owners are
-ephemeral: --members keeps them alive until Ctrl-C. Exit codes: 0 done, 1 failed or refused.
+`save` only reads, with --bootstrap-server also the offsets that groups keep in Kafka. `load` makes the topics, with the
+same partitions, on the sandbox's own brokers, and writes what groups have; it refuses what exists (--overwrite) and the
+cluster the snapshot was made of. Registrations and owners are ephemeral: --members keeps them alive until Ctrl-C.
+Exit codes: 0 done, 1 failed or refused.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,21 @@ from typing import Any
 from rich.console import Console
 from rich.status import Status
 
+from fetcher.admin import BrokerConnections
 from zkconsumer import paths
 from zkconsumer.commands.common import FAILED, TOOL_TIMEOUT_MS, StopSignals
-from zkconsumer.commands.options import add_server_options, needed_zookeeper_connect, open_zookeeper
+from zkconsumer.commands.options import (
+    add_server_options,
+    bootstrap_servers,
+    needed_zookeeper_connect,
+    open_zookeeper,
+)
 from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.groups.cluster import BrokerCluster, ZooKeeperCluster
+from zkconsumer.groups.kafka_group import KafkaGroups
+from zkconsumer.groups.zookeeper_group import list_groups
 from zkconsumer.paths import GroupPaths
-from zkconsumer.snapshots.files import Snapshot, read_snapshot, write_snapshot
+from zkconsumer.snapshots.files import KafkaOffsets, Snapshot, read_snapshot, write_snapshot
 from zkconsumer.snapshots.holding import HeldMembers
 from zkconsumer.snapshots.loading import (
     LoadPlan,
@@ -36,14 +46,17 @@ from zkconsumer.snapshots.loading import (
     member_counts,
     plan_load,
     read_target,
+    unknown_to_brokers,
     without_leader,
+    write_to_kafka,
 )
-from zkconsumer.snapshots.taking import take_snapshot
+from zkconsumer.snapshots.taking import groups_in_kafka, take_from_kafka, take_snapshot
 from zkconsumer.zookeeper import ZooKeeper
 
 EXAMPLES = """\
   zkconsumer snapshot save production.gz --zookeeper zk1:2181/kafka
   zkconsumer snapshot save group1.json --zookeeper zk1:2181/kafka --group group1
+  zkconsumer snapshot save production.gz --zookeeper zk1:2181/kafka --bootstrap-server kafka1:9092
   zkconsumer snapshot show production.gz
   zkconsumer sandbox --snapshot production.gz                    servers of its own, with all of it
   zkconsumer snapshot load production.gz --zookeeper 127.0.0.1:2181 --dry-run
@@ -57,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="save|load|show", required=True)
     save = actions.add_parser("save", help="from ZooKeeper to a file", description="save: from ZooKeeper to a file.")
     save.add_argument("file", metavar="FILE", type=Path, help="packed with gzip if it ends in .gz")
-    add_server_options(save, bootstrap=False)
+    add_server_options(save)
     save.add_argument("--group", action="append", default=[], help="repeatable (default: all groups)")
     save.add_argument("--gzip", action="store_true", help="pack it whatever its name")
     save.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
@@ -98,11 +111,30 @@ def _save(arguments: argparse.Namespace) -> int:
     connect = needed_zookeeper_connect(arguments)
     with open_zookeeper(arguments) as zookeeper, progress("reading …") as status:
         snapshot = take_snapshot(
-            zookeeper, connect, arguments.group, lambda nodes: status.update(f"reading … {nodes:,} nodes")
+            zookeeper,
+            connect,
+            arguments.group,
+            lambda nodes: status.update(f"reading … {nodes:,} nodes"),
+            _read_from_kafka(zookeeper, arguments, status),
         )
     write_snapshot(file, snapshot, compressed=arguments.gzip or file.suffix == ".gz")
-    print(f"{file}: {len(snapshot.nodes):,} nodes, {file.stat().st_size:,} bytes")
+    offsets = sum(map(len, snapshot.in_kafka.values()))
+    in_kafka = f"{offsets:,} offsets of {len(snapshot.in_kafka):,} groups in Kafka, " if offsets else ""
+    print(f"{file}: {len(snapshot.nodes):,} nodes, {in_kafka}{file.stat().st_size:,} bytes")
     return 0
+
+
+def _read_from_kafka(zookeeper: ZooKeeper, arguments: argparse.Namespace, status: Status) -> dict[str, KafkaOffsets]:
+    bootstrap = bootstrap_servers(arguments)
+    if bootstrap is None:
+        return {}
+    with BrokerConnections() as connections:
+        cluster = BrokerCluster(connections, bootstrap)
+        groups = KafkaGroups(connections, cluster.brokers())
+        names = arguments.group or groups_in_kafka(groups, list_groups(zookeeper))
+        return take_from_kafka(
+            groups, cluster, names, lambda done: status.update(f"reading … {done:,} of {len(names):,} groups in Kafka")
+        )
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -113,10 +145,12 @@ def _show(arguments: argparse.Namespace) -> int:
     print(f"from {facts['from']}, {facts['began']} to {facts['ended']}, {facts['nodes']:,} nodes")
     print(f"{len(facts['topics'])} topics with {sum(facts['topics'].values()):,} partitions,"
           f" {facts['brokers']} brokers, {len(facts['groups'])} groups")  # fmt: skip
-    width = max(map(len, facts["groups"]), default=0)
+    width = max(map(len, [*facts["groups"], *facts["kafka_groups"]]), default=0)
     for group, counts in facts["groups"].items():
         print(f"  {group:<{width}}  {counts['members']} members, {counts['owners']} owners,"
               f" {counts['offsets']} offsets")  # fmt: skip
+    for group, count in facts["kafka_groups"].items():
+        print(f"  {group:<{width}}  {count} offsets in Kafka")
     return 0
 
 
@@ -135,6 +169,7 @@ def _facts(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "from": snapshot.source, "began": snapshot.began, "ended": snapshot.ended, "nodes": len(snapshot.nodes),
         "brokers": len(snapshot.names_below(paths.BROKER_IDS)), "topics": topics, "groups": groups,
+        "kafka_groups": {group: len(offsets) for group, offsets in snapshot.in_kafka.items()},
     }  # fmt: skip
 
 
@@ -146,7 +181,7 @@ def _load(arguments: argparse.Namespace) -> int:
     wishes = Wishes(arguments.group, arguments.overwrite, arguments.offsets == "restart", arguments.members)
     connect = needed_zookeeper_connect(arguments)
     with open_zookeeper(arguments) as zookeeper, ExitStack() as stack:
-        plan = plan_load(snapshot, read_target(zookeeper, connect), wishes)
+        plan = plan_load(snapshot, read_target(zookeeper, connect, snapshot.in_kafka), wishes)
         for line in told(plan):
             print(line)
         for reason in plan.refused:
@@ -174,6 +209,8 @@ def load(plan: LoadPlan, zookeeper: ZooKeeper, connect: str, stack: ExitStack) -
         with progress("loading …") as status:
             carry_out(plan, zookeeper, lambda step: status.update(f"{step} …"))
             _await_leaders(plan, zookeeper, status)
+            if plan.in_kafka:
+                _write_to_kafka(plan, zookeeper, status)
         if not plan.members:
             return None
         held = stack.enter_context(HeldMembers(connect, by_session(plan.members), timeout_ms=TOOL_TIMEOUT_MS))
@@ -200,6 +237,8 @@ def told(plan: LoadPlan) -> Iterator[str]:
         kept = f"; {len(plan.kept_topics)} are there already" if plan.kept_topics else ""
         yield f"topics    {len(plan.topics)} with {plan.partitions} partitions{kept}"
     yield f"groups    {len(plan.groups)} with {plan.offsets} offsets"
+    if plan.in_kafka:
+        yield f"in Kafka  {len(plan.in_kafka)} groups with {sum(map(len, plan.in_kafka.values()))} offsets"
     ids, owners = member_counts(path for nodes in plan.members.values() for path in nodes)
     if plan.members:
         yield f"members   {ids} registrations and {owners} owners, kept alive while this runs"
@@ -215,13 +254,28 @@ def progress(text: str) -> Iterator[Status]:
 
 
 def _await_leaders(plan: LoadPlan, zookeeper: ZooKeeper, status: Status) -> None:
-    within_s = max(LEADERS_WITHIN_S, plan.partitions / PARTITIONS_A_SECOND)
+    def missing() -> int:
+        return without_leader(plan, zookeeper) if plan.topics else 0
+
+    _await_none(missing, plan.partitions, "have no leader", status)
+
+
+def _write_to_kafka(plan: LoadPlan, zookeeper: ZooKeeper, status: Status) -> None:
+    brokers = ZooKeeperCluster(zookeeper).brokers()
+    with BrokerConnections() as connections:
+        count = sum(map(len, plan.in_kafka.values()))
+        _await_none(lambda: unknown_to_brokers(plan, connections, brokers), count, "are not known to brokers", status)
+        write_to_kafka(plan, KafkaGroups(connections, brokers), lambda step: status.update(f"{step} …"))
+
+
+def _await_none(count: Callable[[], int], partitions: int, what: str, status: Status) -> None:
+    within_s = max(LEADERS_WITHIN_S, partitions / PARTITIONS_A_SECOND)
     give_up_s, pause = time.monotonic() + within_s, threading.Event()
-    while missing := without_leader(plan, zookeeper) if plan.topics else 0:
-        status.update(f"{missing} of {plan.partitions} partitions have no leader yet …")
+    while missing := count():
+        status.update(f"{missing} of {partitions} partitions {what} yet …")
         if time.monotonic() > give_up_s:
             raise IllegalArgumentException(
-                f"{missing} of {plan.partitions} partitions have no leader after {within_s:.0f} s: see the log of the"
+                f"{missing} of {partitions} partitions {what} after {within_s:.0f} s: see the log of the"
                 " sandbox's brokers; the same command with --overwrite goes on"
             )
         pause.wait(0.2)

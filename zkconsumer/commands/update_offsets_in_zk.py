@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 
 from fetcher.admin import BrokerConnections
 from fetcher.errors import KafkaException
@@ -25,6 +26,7 @@ WHEN = {"earliest": EARLIEST, "latest": LATEST}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("given", metavar="earliest|latest FILE TOPIC", nargs="*",
                         help="FILE has group.id and zookeeper.connect")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="what was written, as a JSON array")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,12 +36,25 @@ def run(arguments: argparse.Namespace) -> int:
     which, file, topic = arguments.given[:3]
     config = ConsumerConfig.from_properties(read_properties(file))
     with tool_zookeeper(config) as zookeeper, BrokerConnections() as connections:
-        count = _update(zookeeper, connections, config.group_id, topic, WHEN[which])
-    print(f"updated the offset for {count} partitions")
+        found = _ends(zookeeper, connections, topic, WHEN[which])
+        if not arguments.json:
+            for where, offset in found.items():
+                print(f"updating partition {where.partition} with new offset: {offset}")
+        zookeeper.update_many(
+            {
+                GroupTopicPaths(config.group_id, topic).offset(where.partition): encode_offset(offset)
+                for where, offset in found.items()
+            }
+        )
+    if arguments.json:
+        rows = [{"group": config.group_id, **where._asdict(), "offset": offset} for where, offset in found.items()]
+        print(json.dumps(rows, indent=2))
+    else:
+        print(f"updated the offset for {len(found)} partitions")
     return 0
 
 
-def _update(zookeeper: ZooKeeper, connections: BrokerConnections, group: str, topic: str, when: int) -> int:
+def _ends(zookeeper: ZooKeeper, connections: BrokerConnections, topic: str, when: int) -> dict[TopicAndPartition, int]:
     cluster = ZooKeeperCluster(zookeeper)
     partitions = all_partitions(cluster.partitions_of([topic]))
     found: dict[TopicAndPartition, int] = {}
@@ -48,12 +63,4 @@ def _update(zookeeper: ZooKeeper, connections: BrokerConnections, group: str, to
             # Unlike 0.8.2.2: before any offset was written, not after those of the partitions before.
             raise KafkaException("Broker None is unavailable. Cannot issue getOffsetsBefore request") from offset
         found[where] = offset
-    for where, offset in found.items():
-        print(f"updating partition {where.partition} with new offset: {offset}")
-    zookeeper.update_many(
-        {
-            GroupTopicPaths(group, topic).offset(where.partition): encode_offset(offset)
-            for where, offset in found.items()
-        }
-    )
-    return len(found)
+    return found

@@ -26,7 +26,7 @@ from zkconsumer.commands.common import (
     read_properties,
     remember_usage,
 )
-from zkconsumer.commands.options import add_config_option, fill_in_servers
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.connector import ZookeeperConsumerConnector
 from zkconsumer.emulation import emulation
@@ -55,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     required.add_argument("--topic", metavar="TOPIC")
     required.add_argument("--group-id", metavar="GROUP")
     optional = parser.add_argument_group("optional")
-    add_config_option(optional)
     optional.add_argument("--max-messages", metavar="N", type=int, default=-1, help="end after N messages")
     optional.add_argument(
         "--session-timeout", metavar="MS", type=int, help="of the ZooKeeper session (default: the consumer's, 6000)"

@@ -10,7 +10,7 @@ import json
 import logging
 
 from zkconsumer.commands.common import TOOL_TIMEOUT_MS, check_required, fail_with_usage, log_to_stderr, remember_usage
-from zkconsumer.commands.options import add_config_option, fill_in_servers
+from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.groups.cluster import ZooKeeperCluster
 from zkconsumer.groups.subscriptions import threads_by_topic
 from zkconsumer.groups.verifying import rebalance_errors
@@ -35,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", help="required")
     parser.add_argument("--exit-code", action="store_true", help="1 if it failed; the original's is 0 either way")
     parser.add_argument("--json", action="store_true", help="the verdict and its reasons as JSON")
-    add_config_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,6 +22,11 @@ from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.groups.stores import Positions, Store
 
 BATCH = 1_000
+OnStep = Callable[[str], None]
+
+
+def _nobody_told(_step: str) -> None:
+    pass
 
 
 class OffsetsNotVerified(KafkaException):
@@ -132,19 +137,22 @@ def carry_out(
     journal: Journal,
     *,
     batch: int = BATCH,
-    on_step: Callable[[str], None] = lambda step: None,
+    on_step: OnStep = _nobody_told,
 ) -> None:
     """Do it. `on_step` is told of each step before it is taken."""
     on_step("journal")
     journal.begin(plan)
-    _write(plan, {change.where: change.after for change in plan.changes}, store, batch, on_step)
-    _verify(plan, {change.where: change.after for change in plan.changes}, store, on_step)
-    on_step("end")
-    journal.end(plan)
-    on_step("done")
+    _finish(plan, {change.where: change.after for change in plan.changes}, store, journal, batch, on_step)
 
 
-def resume(plan: Plan, store: Store, journal: Journal) -> Positions:
+def resume(
+    plan: Plan,
+    store: Store,
+    journal: Journal,
+    *,
+    batch: int = BATCH,
+    on_step: OnStep = _nobody_told,
+) -> Positions:
     """Write what was not yet written. A position somebody moved on meanwhile stays; the others are what was planned."""
     stored = store.read(plan.group)
     todo = {}
@@ -153,32 +161,44 @@ def resume(plan: Plan, store: Store, journal: Journal) -> Positions:
         # Still as it was before: ours to write, backwards too if that was planned. Else nobody's work is undone.
         if now == change.before or now is None or now < change.after:
             todo[change.where] = change.after
-    _write(plan, todo, store, BATCH, lambda step: None)
-    _verify(plan, todo, store, lambda step: None)
-    journal.end(plan)
+    _finish(plan, todo, store, journal, batch, on_step)
     return todo
 
 
-def roll_back(plan: Plan, store: Store, journal: Journal) -> Positions:
+def roll_back(
+    plan: Plan,
+    store: Store,
+    journal: Journal,
+    *,
+    batch: int = BATCH,
+    on_step: OnStep = _nobody_told,
+) -> Positions:
     """Undo what was written, where it still stands; what was not there is removed."""
     stored = store.read(plan.group)
     ours = [change for change in plan.changes if stored.get(change.where) == change.after]
     todo = {change.where: change.before for change in ours if change.before is not None}
+    on_step("remove")
     store.remove(plan.group, [change.where for change in ours if change.before is None])
-    _write(plan, todo, store, BATCH, lambda step: None)
-    _verify(plan, todo, store, lambda step: None)
-    journal.end(plan)
+    _finish(plan, todo, store, journal, batch, on_step)
     return todo
 
 
-def _write(plan: Plan, offsets: Positions, store: Store, batch: int, on_step: Callable[[str], None]) -> None:
+def _finish(plan: Plan, offsets: Positions, store: Store, journal: Journal, batch: int, on_step: OnStep) -> None:
+    _write(plan, offsets, store, batch, on_step)
+    _verify(plan, offsets, store, on_step)
+    on_step("end")
+    journal.end(plan)
+    on_step("done")
+
+
+def _write(plan: Plan, offsets: Positions, store: Store, batch: int, on_step: OnStep) -> None:
     items = sorted(offsets.items())
     for start in range(0, len(items), batch):
         on_step(f"write {start}")
         store.write(plan.group, dict(items[start : start + batch]))
 
 
-def _verify(plan: Plan, offsets: Positions, store: Store, on_step: Callable[[str], None]) -> None:
+def _verify(plan: Plan, offsets: Positions, store: Store, on_step: OnStep) -> None:
     on_step("verify")
     stored = store.read(plan.group)
     wrong = [where for where, offset in offsets.items() if stored.get(where) != offset]

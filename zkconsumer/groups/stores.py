@@ -8,6 +8,7 @@ from typing import Protocol
 from fetcher.admin import HungUp
 from fetcher.errors import MalformedResponseException, exception_for
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
+from fetcher.wire.group_offsets import StoredOffset
 from zkconsumer.emulation import OFFSETS_TOPIC
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.groups.cluster import Cluster, all_partitions
@@ -79,7 +80,11 @@ class KafkaStore:
         self._cluster = cluster
 
     def read(self, group: str) -> Positions:
-        """All that are stored. Before 0.10.2 brokers are asked about each partition there is."""
+        """All that are stored."""
+        return {where: one.offset for where, one in self.read_whole(group).items()}
+
+    def read_whole(self, group: str) -> dict[TopicAndPartition, StoredOffset]:
+        """With what was stored along. Before 0.10.2 brokers are asked about each partition there is."""
         topics = self._cluster.topics()
         if OFFSETS_TOPIC not in topics:
             return {}  # and asking would make it
@@ -90,7 +95,7 @@ class KafkaStore:
         for where, one in stored.items():
             if one.error_code not in (0, UNKNOWN_TOPIC_OR_PARTITION):
                 raise exception_for(one.error_code, f"the offset of {where} of group {group} is not told")
-        return {where: one.offset for where, one in stored.items() if one.offset >= 0 and not one.error_code}
+        return {where: one for where, one in stored.items() if one.offset >= 0 and not one.error_code}
 
     def write(self, group: str, offsets: Mapping[TopicAndPartition, int]) -> None:
         """Refused by the coordinator while the group has members there."""

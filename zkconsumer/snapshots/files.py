@@ -3,11 +3,13 @@
     {"format": "zkconsumer-snapshot", "version": 1, "began": "2026-11-18T19:20:00Z", "from": "zk1:2181/kafka", …}
     {"path": "/consumers/g/offsets/orders/0", "data": "20", "version": 3}
     {"path": "/consumers/g/ids/g_c1", "data": "{\\"version\\":1,…", "version": 0, "session": "0x1000a5e2c0d0001"}
-    {"end": true, "nodes": 2, "ended": "2026-11-18T19:20:01Z"}
+    {"kafka_group": "h", "topic": "orders", "partition": 0, "offset": 20, "metadata": ""}
+    {"end": true, "nodes": 2, "kafka_offsets": 1, "ended": "2026-11-18T19:20:01Z"}
 
 The first line says what it is; a reader refuses a version it does not know. A line a node follows, parents first.
 `data` is its text, `base64` stands instead where the bytes are no UTF-8, and neither where there are none. `session`
-makes it ephemeral. The last line tells a whole file from one that was cut short. All may be packed with gzip.
+makes it ephemeral. Then a line each offset that a group keeps in Kafka. The last line tells a whole file from one that
+was cut short. All may be packed with gzip.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
+from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from zkconsumer.errors import IllegalArgumentException
 
 FORMAT, VERSION = "zkconsumer-snapshot", 1
 _GZIP = b"\x1f\x8b"
+KafkaOffsets = dict[TopicAndPartition, OffsetAndMetadata]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Snapshot:
     ended: str
     nodes: dict[str, Node]
     groups: tuple[str, ...] = field(default=())  # chosen ones; none: all
+    in_kafka: dict[str, KafkaOffsets] = field(default_factory=dict)  # by group
 
     def below(self, path: str) -> Iterator[tuple[list[str], Node]]:
         """All nodes below a path, with the names that lead to them from there; parents first."""
@@ -98,6 +103,7 @@ def read_snapshot(file: Path) -> Snapshot:
     """IllegalArgumentException names the line that cannot be read."""
     number = 0
     nodes: dict[str, Node] = {}
+    in_kafka: dict[str, KafkaOffsets] = {}
     header: dict[str, Any] = {}
     end: dict[str, Any] | None = None
     try:
@@ -110,6 +116,8 @@ def read_snapshot(file: Path) -> Snapshot:
                     header = _checked_header(content)
                 elif content.get("end") is True:
                     end = content
+                elif "kafka_group" in content:
+                    _add_kafka_offset(in_kafka, content)
                 else:
                     node = _node(content)
                     if node.path in nodes:
@@ -117,11 +125,13 @@ def read_snapshot(file: Path) -> Snapshot:
                     nodes[node.path] = node
     except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile, RecursionError) as error:
         raise IllegalArgumentException(f"{file}, line {max(number, 1)}: {_reason(error)}") from None
-    if end is None or end.get("nodes") != len(nodes):
+    offsets = sum(map(len, in_kafka.values()))
+    if end is None or (end.get("nodes"), end.get("kafka_offsets", 0)) != (len(nodes), offsets):
         raise IllegalArgumentException(f"{file} ends in the middle, after {len(nodes)} nodes: it was cut short")
     return Snapshot(
         str(header.get("from", "")), str(header.get("began", "")), str(end.get("ended", "")),
         dict(sorted(nodes.items(), key=lambda item: item[0].split("/"))), tuple(map(str, header.get("groups") or ())),
+        in_kafka,
     )  # fmt: skip
 
 
@@ -130,7 +140,12 @@ def _lines(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     yield header | ({"groups": list(snapshot.groups)} if snapshot.groups else {})
     for node in snapshot.nodes.values():
         yield {"path": node.path} | _as_json(node.data) | {"version": node.version} | _session(node)
-    yield {"end": True, "nodes": len(snapshot.nodes), "ended": snapshot.ended}
+    for group, offsets in snapshot.in_kafka.items():
+        for where, one in sorted(offsets.items()):
+            yield {"kafka_group": group, **where._asdict(), "offset": one.offset, "metadata": one.metadata}
+    count = sum(map(len, snapshot.in_kafka.values()))
+    told = {"kafka_offsets": count} if count else {}
+    yield {"end": True, "nodes": len(snapshot.nodes), **told, "ended": snapshot.ended}
 
 
 def _as_json(data: bytes) -> dict[str, str]:
@@ -155,6 +170,17 @@ def _node(content: dict[str, Any]) -> Node:
     else:
         data = content.get("data", "").encode()
     return Node(path, data, int(content.get("version", 0)), int(content.get("session", "0x0"), 16))
+
+
+def _add_kafka_offset(found: dict[str, KafkaOffsets], content: dict[str, Any]) -> None:
+    group, topic, partition, offset = (content[key] for key in ("kafka_group", "topic", "partition", "offset"))
+    texts, numbers = (group, topic, content.get("metadata", "")), (partition, offset)
+    if not all(isinstance(one, str) for one in texts) or not all(isinstance(one, int) and one >= 0 for one in numbers):
+        raise ValueError("no offset in Kafka: it needs a group, a topic, a partition and an offset")
+    offsets, where = found.setdefault(group, {}), TopicAndPartition(topic, partition)
+    if where in offsets:
+        raise ValueError(f"the offset of {where} of {group} is there twice")
+    offsets[where] = OffsetAndMetadata(offset, content.get("metadata", ""))
 
 
 def _checked_header(content: dict[str, Any]) -> dict[str, Any]:

@@ -8,14 +8,18 @@ the sandbox's consumers to production, the controller, and topics' deletions.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fetcher.admin import BrokerConnections
 from fetcher.structs import Broker
 from zkconsumer import paths
 from zkconsumer.errors import IllegalArgumentException, UnreadableZnode
+from zkconsumer.groups.cluster import ZooKeeperCluster
+from zkconsumer.groups.kafka_group import KafkaGroups
+from zkconsumer.groups.stores import KafkaStore
 from zkconsumer.paths import GroupPaths
-from zkconsumer.snapshots.files import Node, Snapshot
+from zkconsumer.snapshots.files import KafkaOffsets, Node, Snapshot
 from zkconsumer.topic_count import from_registration
 from zkconsumer.znodes import decode_broker, decode_partitions, decode_registration
 from zkconsumer.zookeeper import ZooKeeper
@@ -43,6 +47,7 @@ class Target:
     brokers: Mapping[int, str]  # address by id
     topics: Mapping[str, int]  # number of partitions
     groups: Mapping[str, bool]  # has it members?
+    in_kafka: Mapping[str, bool] = field(default_factory=dict)  # the same, of those with offsets or members there
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,7 @@ class LoadPlan:
     nodes: dict[str, bytes] = field(default_factory=dict)
     offsets: int = 0
     members: dict[int, dict[str, bytes]] = field(default_factory=dict)  # ephemeral nodes by session
+    in_kafka: dict[str, KafkaOffsets] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
@@ -75,8 +81,8 @@ class LoadPlan:
         return sum(map(len, self.topics.values()))
 
 
-def read_target(zookeeper: ZooKeeper, connect: str) -> Target:
-    """With all its topics and groups."""
+def read_target(zookeeper: ZooKeeper, connect: str, in_kafka: Collection[str] = ()) -> Target:
+    """With all its topics and groups, and those of the groups named that are in Kafka."""
     brokers = _brokers(
         (int(path.rpartition("/")[2]), data)
         for path, data in zookeeper.read_many(
@@ -92,15 +98,26 @@ def read_target(zookeeper: ZooKeeper, connect: str) -> Target:
         {number: broker.address for number, broker in brokers.items()},
         {path.rpartition("/")[2]: len(_partitions(data)) for path, data in topics.items()},
         {group: bool(ids[GroupPaths(group).ids]) for group in groups},
+        _in_kafka(zookeeper, in_kafka) if brokers and in_kafka else {},
     )
+
+
+def _in_kafka(zookeeper: ZooKeeper, names: Iterable[str]) -> dict[str, bool]:
+    with BrokerConnections() as connections:
+        cluster = ZooKeeperCluster(zookeeper)
+        store = KafkaStore(KafkaGroups(connections, cluster.brokers()), cluster)
+        live = {name: store.is_live(name) for name in names}
+        return {name: is_live for name, is_live in live.items() if is_live or store.read(name)}
 
 
 def plan_load(snapshot: Snapshot, target: Target, wishes: Wishes) -> LoadPlan:
     """Pure."""
-    plan = LoadPlan(groups=_chosen_groups(snapshot, wishes))
+    _refuse_groups_it_does_not_have(snapshot, wishes)
+    plan = LoadPlan(groups=[name for name in snapshot.names_below(paths.CONSUMERS) if _is_chosen(name, wishes)])
     _refuse_the_same_cluster(plan, snapshot, target, wishes)
     _plan_topics(plan, snapshot, target, _chosen_topics(plan, snapshot, wishes))
     _plan_groups(plan, snapshot, target, wishes)
+    _plan_kafka(plan, snapshot, target, wishes)
     _tell_what_is_never_loaded(plan, snapshot)
     return plan
 
@@ -136,6 +153,20 @@ def _write(zookeeper: ZooKeeper, nodes: Mapping[str, bytes]) -> None:
         zookeeper.update_many({path: nodes[path] for path in there if nodes.get(path)})
 
 
+def write_to_kafka(plan: LoadPlan, groups: KafkaGroups, on_step: Callable[[str], None] = lambda step: None) -> None:
+    """To brokers that know all partitions."""
+    on_step(f"writing offsets of {len(plan.in_kafka)} groups to Kafka")
+    for group, offsets in plan.in_kafka.items():
+        if offsets:
+            groups.commit(group, offsets)
+
+
+def unknown_to_brokers(plan: LoadPlan, connections: BrokerConnections, brokers: Iterable[Broker]) -> int:
+    """How many partitions of offsets in Kafka some broker does not know yet: it refuses such offsets."""
+    wanted = {where for offsets in plan.in_kafka.values() for where in offsets}
+    return max((len(wanted - connections.metadata([broker]).leaders.keys()) for broker in brokers), default=0)
+
+
 def without_leader(plan: LoadPlan, zookeeper: ZooKeeper) -> int:
     """How many of the partitions made have no leader yet."""
     states = zookeeper.read_many(
@@ -164,18 +195,22 @@ def subscribed(snapshot: Snapshot, group: str) -> set[str]:
 # --- what is chosen ---
 
 
-def _chosen_groups(snapshot: Snapshot, wishes: Wishes) -> list[str]:
-    present = snapshot.names_below(paths.CONSUMERS)
+def _refuse_groups_it_does_not_have(snapshot: Snapshot, wishes: Wishes) -> None:
+    present = list(dict.fromkeys([*snapshot.names_below(paths.CONSUMERS), *snapshot.in_kafka]))
     missing = [group for group in wishes.groups if group not in present]
     if missing:
         raise IllegalArgumentException(f"the snapshot has no group {missing[0]}; it has {', '.join(present) or 'none'}")
-    return [group for group in present if not wishes.groups or group in wishes.groups]
+
+
+def _is_chosen(group: str, wishes: Wishes) -> bool:
+    return not wishes.groups or group in wishes.groups
 
 
 def _chosen_topics(plan: LoadPlan, snapshot: Snapshot, wishes: Wishes) -> list[str]:
     topics = snapshot.names_below(paths.BROKER_TOPICS)
     if wishes.groups:
         wanted = set().union(*(subscribed(snapshot, group) for group in plan.groups))
+        wanted |= {where.topic for group in wishes.groups for where in snapshot.in_kafka.get(group, ())}
         topics = [topic for topic in topics if topic in wanted]
     return topics
 
@@ -240,6 +275,28 @@ def _plan_groups(plan: LoadPlan, snapshot: Snapshot, target: Target, wishes: Wis
         plan.left_out.append(
             f"{left['ids']} registrations and {left['owners']} owners: they live only as long as somebody holds them"
         )
+
+
+def _plan_kafka(plan: LoadPlan, snapshot: Snapshot, target: Target, wishes: Wishes) -> None:
+    chosen = {group: offsets for group, offsets in snapshot.in_kafka.items() if _is_chosen(group, wishes)}
+    if chosen and not target.brokers:
+        plan.left_out.append(f"offsets of {len(chosen)} groups in Kafka: there are no brokers to keep them")
+        return
+    counts = {topic: len(assignment) for topic, assignment in plan.topics.items()}
+    counts |= {topic: target.topics[topic] for topic in plan.kept_topics}
+    unknown = 0
+    for group, offsets in chosen.items():
+        if target.in_kafka.get(group):
+            plan.refused.append(f"group {group} exists in Kafka and has members")
+        elif group in target.in_kafka and not wishes.overwrite:
+            plan.refused.append(f"group {group} exists in Kafka")
+        kept = {where: one for where, one in offsets.items() if where.partition < counts.get(where.topic, 0)}
+        unknown += len(offsets) - len(kept)
+        plan.in_kafka[group] = {
+            where: one._replace(offset=0) if wishes.restart_offsets else one for where, one in kept.items()
+        }
+    if unknown:
+        plan.left_out.append(f"{unknown} offsets in Kafka of partitions that are not made here")
 
 
 def _tell_what_is_never_loaded(plan: LoadPlan, snapshot: Snapshot) -> None:

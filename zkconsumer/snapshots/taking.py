@@ -7,13 +7,19 @@ levels is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 
+from fetcher.admin import HungUp
+from fetcher.structs import OffsetAndMetadata
 from zkconsumer import paths
 from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.groups.cluster import Cluster
+from zkconsumer.groups.kafka_group import KafkaGroups
+from zkconsumer.groups.stores import KafkaStore
 from zkconsumer.paths import GroupPaths
-from zkconsumer.snapshots.files import Node, Snapshot
+from zkconsumer.snapshots.files import KafkaOffsets, Node, Snapshot
 from zkconsumer.zookeeper import ZooKeeper
 
 # Not all of /config: that of users and brokers holds passwords.
@@ -30,18 +36,18 @@ def take_snapshot(
     source: str,
     groups: Collection[str] = (),
     on_progress: Callable[[int], None] = lambda nodes: None,
+    in_kafka: Mapping[str, KafkaOffsets] = MappingProxyType({}),
 ) -> Snapshot:
-    """All groups, or those named, with all topics. on_progress: nodes so far."""
+    """All groups, or those named, with all topics. on_progress: nodes so far. in_kafka: what was read there before."""
     began = _now()
     roots = list(ROOTS)
     if groups:
         roots[:1] = [GroupPaths(group).directory for group in groups]
         found = zookeeper.read_many_with_stat(roots)
-        missing = [group for group in groups if found[GroupPaths(group).directory] is None]
+        missing = [group for group in groups if found[GroupPaths(group).directory] is None and not in_kafka.get(group)]
         if missing:
-            raise IllegalArgumentException(
-                f"there is no group {missing[0]} in ZooKeeper; `zkconsumer groups list` tells"
-            )
+            where = "in ZooKeeper or Kafka" if in_kafka else "in ZooKeeper"
+            raise IllegalArgumentException(f"there is no group {missing[0]} {where}; `zkconsumer groups list` tells")
     nodes: dict[str, Node] = {}
     level = roots
     while level:
@@ -58,7 +64,31 @@ def take_snapshot(
         children = zookeeper.children_many(path for path in parents if not _PARTITION.fullmatch(path))
         level += [f"{parent}/{name}" for parent, names in children.items() for name in names or ()]
     in_order = dict(sorted(nodes.items(), key=lambda item: item[0].split("/")))
-    return Snapshot(source, began, _now(), in_order, tuple(groups))
+    return Snapshot(
+        source, began, _now(), in_order, tuple(groups), {name: offsets for name, offsets in in_kafka.items() if offsets}
+    )
+
+
+def take_from_kafka(
+    groups: KafkaGroups, cluster: Cluster, names: Collection[str], on_progress: Callable[[int], None]
+) -> dict[str, KafkaOffsets]:
+    """What each of these groups has, if it has anything. on_progress: groups so far."""
+    store = KafkaStore(groups, cluster)
+    found: dict[str, KafkaOffsets] = {}
+    for number, name in enumerate(names):
+        on_progress(number)
+        found[name] = {
+            where: OffsetAndMetadata(one.offset, one.metadata) for where, one in store.read_whole(name).items()
+        }
+    return found
+
+
+def groups_in_kafka(groups: KafkaGroups, old: Collection[str]) -> list[str]:
+    """All there are. 0.8's brokers cannot list them: those that ZooKeeper knows, `old`, may have offsets there."""
+    try:
+        return sorted({*groups.names(), *old})
+    except HungUp:
+        return sorted(old)
 
 
 def _now() -> str:

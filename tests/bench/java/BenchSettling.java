@@ -25,7 +25,8 @@ public final class BenchSettling {
             if (words[0].equals("connect")) {
                 connect(arguments, words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
             } else if (words[0].equals("join")) {
-                inParallel(joined, member -> member.createMessageStreams(Collections.singletonMap(words[1], 1)));
+                inParallel(joined, member -> member.createMessageStreams(
+                    Collections.singletonMap(words[1], Integer.valueOf(words[2]))));
                 joined = members.size();
             } else {
                 for (Thread thread : inParallel(0, ConsumerConnector::shutdown)) {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from study.new_consumer import ConsumerRecord, NewConsumer
 from zkconsumer.testing.waiting import eventually
@@ -33,3 +35,32 @@ def poll_until(consumers: Sequence[NewConsumer], condition: Callable[[], bool], 
 
     eventually(there, what, timeout_s=TIMEOUT_S)
     return got
+
+
+@contextmanager
+def polling(consumer: NewConsumer, *, after: Callable[[], object] = lambda: None) -> Iterator[list[ConsumerRecord]]:
+    """Another thread polls, so that the group gets on, and does `after` each time; gives what it gets.
+
+    Its errors are raised at the end.
+    """
+    stopping = threading.Event()
+    errors: list[BaseException] = []
+    got: list[ConsumerRecord] = []
+
+    def poll() -> None:
+        try:
+            while not stopping.is_set():
+                got.extend(consumer.poll(0.1))
+                after()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield got
+    finally:
+        stopping.set()
+        thread.join()
+    if errors:
+        raise errors[0]

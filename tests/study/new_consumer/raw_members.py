@@ -150,6 +150,9 @@ class RawMember(AbstractContextManager["RawMember"]):
         """How many the group has; those that wait for the answer to their join count."""
         return len(self._described().members)
 
+    def member_ids(self) -> set[str]:
+        return {member.member_id for member in self._described().members}
+
     def _described(self) -> Any:
         [described] = self.ask("DescribeGroups", groups=[self.group]).groups
         return described

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
-from study.new_consumer import ConsumerRecord, NewConsumer, WakeupException
+from study.new_consumer import NewConsumer, WakeupException
 from tests.study.new_consumer.conftest import NewConsumers
-from tests.study.new_consumer.polling import TIMEOUT_S, poll_for, poll_until
+from tests.study.new_consumer.polling import TIMEOUT_S, poll_for, poll_until, polling
+from tests.study.new_consumer.raw_members import RawMember
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.waiting import eventually
 
@@ -34,31 +31,6 @@ class Noting:
         self.told.append(("assigned", partitions))
         for partition in partitions:
             self.consumer.seek(partition, 1)
-
-
-@contextmanager
-def polling(consumer: NewConsumer) -> Iterator[list[ConsumerRecord]]:
-    """Another thread polls, so that the group gets on; gives what it gets. Its errors are raised at the end."""
-    stopping = threading.Event()
-    errors: list[BaseException] = []
-    got: list[ConsumerRecord] = []
-
-    def poll() -> None:
-        try:
-            while not stopping.is_set():
-                got.extend(consumer.poll(0.1))
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=poll)
-    thread.start()
-    try:
-        yield got
-    finally:
-        stopping.set()
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def test_a_listener_commits_before_and_seeks_after_a_rebalance(
@@ -84,6 +56,74 @@ def test_a_listener_commits_before_and_seeks_after_a_rebalance(
     assert got[0].offset == 2, "where the first one's listener has committed"
     others = both - {TopicAndPartition(topic, got[0].partition)}
     assert listener.told[2:4] == [("revoked", both), ("assigned", others)]
+
+
+class NotingLoss(Noting):
+    """Knows what Java's listener knows since 2.4."""
+
+    def on_partitions_lost(self, partitions: set[TopicAndPartition]) -> None:
+        self.told.append(("lost", partitions))
+
+
+@pytest.mark.parametrize(("kind", "word"), [(NotingLoss, "lost"), (Noting, "revoked")])
+def test_a_member_that_was_put_out_has_lost_its_partitions(
+    cluster: KafkaCluster,
+    topic: str,
+    group: str,
+    new_consumer: NewConsumers,
+    caplog: pytest.LogCaptureFixture,
+    kind: type[Noting],
+    word: str,
+) -> None:
+    """Somebody leaves in its name, as the coordinator does for one that is silent; its next heartbeat is refused.
+
+    A listener that does not know of loss is told as if it were revoked, and what it commits then is refused.
+    """
+    cluster.create_topic(topic, partitions=2)
+    both = {TopicAndPartition(topic, 0), TopicAndPartition(topic, 1)}
+    consumer = new_consumer(group_id=group, heartbeat_interval_ms=100)
+    listener = kind(consumer)
+    consumer.subscribe([topic], listener=listener)
+    poll_until([consumer], lambda: consumer.assignment() == both, "membership")
+
+    with RawMember(cluster.bootstrap_servers, group) as other:
+        [member_id] = other.member_ids()
+        assert other.leave(member_id=member_id) == 0
+    poll_until([consumer], lambda: len(listener.told) >= 4, "partitions that were lost, and new ones")
+
+    assert listener.told == [("revoked", set()), ("assigned", both), (word, both), ("assigned", both)]
+    assert consumer.assignment() == both
+    assert ("failed on on_partitions_revoked" in caplog.text) == (word == "revoked")
+
+
+def test_cooperatively_only_what_moves_is_revoked(
+    cluster: KafkaCluster, topic: str, group: str, new_consumer: NewConsumers
+) -> None:
+    """And only what is new is told as assigned; the others are read on all the time."""
+    cluster.create_topic(topic, partitions=2)
+    both = {TopicAndPartition(topic, 0), TopicAndPartition(topic, 1)}
+    settings = {
+        "group_id": group,
+        "heartbeat_interval_ms": 100,
+        "partition_assignment_strategy": "cooperative-sticky",
+    }
+    first, second = new_consumer(**settings), new_consumer(**settings)
+    listener, newcomers = NotingLoss(first), NotingLoss(second)
+    first.subscribe([topic], listener=listener)
+    poll_until([first], lambda: first.assignment() == both, "the first member alone")
+
+    second.subscribe([topic], listener=newcomers)
+    with polling(first), polling(second):
+        eventually(
+            lambda: first.assignment() | second.assignment() == both and second.assignment(),
+            lambda: f"a partition each: {listener.told}, {newcomers.told}",
+            timeout_s=TIMEOUT_S,
+        )
+
+    kept, moved = first.assignment(), second.assignment()
+    assert len(kept) == len(moved) == 1
+    assert [one for one in listener.told if one[1]] == [("assigned", both), ("revoked", moved)]
+    assert [one for one in newcomers.told if one[1]] == [("assigned", moved)]
 
 
 def test_a_listener_that_fails_is_passed_over(
