@@ -133,7 +133,9 @@ class Brokers:
 
     def _after_gap(self, found: OffsetRange, offset: int, fail_on_data_loss: bool) -> int:
         limits = self.limits([found.where]).get(found.where)
-        first = found.until if limits is None or limits.next <= offset else max(limits.first, offset + 1)
+        if limits is None:  # whoever said so leads no more: the next one is asked again
+            return offset
+        first = found.until if limits.next <= offset else max(limits.first, offset + 1)
         if fail_on_data_loss:
             raise DataLost(
                 f"{found.where}: offsets {offset} to {min(first, found.until) - 1} were planned and are no longer on"

@@ -49,14 +49,15 @@ def main() -> None:
         stopping.set()
 
     threading.Thread(target=wait_for_a_line, daemon=True).start()
-    shown = -1
+    shown = None
     while not stopping.wait(0.5):
         if query.exception() is not None:
             raise query.exception()
         progress = query.lastProgress
-        if progress is not None and progress.batchId > shown and progress.sources[0].latestOffset:
-            shown = progress.batchId
-            print("told", progress.sources[0].latestOffset, flush=True)
+        told = progress and progress.sources[0].latestOffset
+        if told and told != shown:
+            print("told", told, flush=True)
+            shown = told
     query.stop()
     end(spark)
 

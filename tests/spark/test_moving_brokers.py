@@ -102,7 +102,8 @@ def test_a_batch_that_was_planned_waits_for_a_leader_but_not_for_ever(
             broker.stop()
         held_cores.release()
         query.awaitTermination(120)
-    assert f"({topic},0) could not be read from offset 0 on for 1.5 s" in str(error.value).replace("[", "(")
+    assert f"[{topic},0] could not be read from offset 0 on for 1.5 s" in str(error.value)
+    assert 'File "' not in str(error.value), "no stack of ours"
     for broker in kafka.brokers:
         broker.start()
 

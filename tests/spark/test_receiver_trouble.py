@@ -66,23 +66,20 @@ def test_while_spark_is_slow_receivers_stand_still_and_stay_members(
         kafka.produce_many(topic, RECORDS, value_size=SIZE)
         eventually(lambda: waiting() >= LIMIT, "enough is waiting", 60)
         eventually(lambda: received_by_group() > 1000, "offsets of what stands in segments are committed", 60)
-        outside: Counter[tuple[int, int]] = Counter()
         for _ in range(2):
-            with ScalaConsumer(kafka.zookeeper_connect, group.name, {topic: 1}, properties=OPTIONS) as scala:
+            idle = ScalaConsumer(
+                kafka.zookeeper_connect, group.name, {topic: 1}, properties=OPTIONS, start_reading=False
+            )
+            with idle:
                 eventually(lambda: len(owners(group, topic)) == 2, "both own some", 60)
-                delivered = scala.delivered
-                scala.stop()
-                outside += Counter((one.partition, one.offset) for one in delivered())
             eventually(lambda: owners(group, topic) == {member}, "the receiver owns all again", 60)
         assert list(group.members()) == [member], "never out of the group"
         assert waiting() <= LIMIT + MOST_BUFFERED_BYTES + LIMIT, "and one segment"
         assert received_by_group() < RECORDS, "the rest stays on the brokers"
         held_cores.release()
-        total = RECORDS + 1
-        eventually(lambda: sink.offsets().total() + outside.total() >= total, "all came", 120)
+        eventually(lambda: sink.offsets().total() > RECORDS, "all came", 120)
 
-    found = sink.offsets() + outside
-    assert found == each_once(kafka.end_offsets(topic))
+    assert sink.offsets() == each_once(kafka.end_offsets(topic))
 
 
 def test_rows_go_on_coming_while_zookeeper_is_away(
@@ -161,7 +158,7 @@ def test_what_comes_again_after_a_lost_session_without_others_is_dropped(
         eventually(lambda: sink.offsets() == each_once({0: 110}), "it goes on", 60)
         eventually(lambda: metrics(query).get("duplicates_dropped", 0) >= 100, "what came again is dropped", 60)
         eventually(lambda: metrics(query)["doubled_at_most"] == 0, "and counted as nobody else's", 60)
-        assert [one["sessions_lost"] for one in metrics(query)["receivers"]] == [1]
+        assert all(one["sessions_lost"] >= 1 for one in metrics(query)["receivers"])
 
 
 def test_one_that_begins_at_the_end_begins_there_only_once(

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pytest
 
 from fetcher.structs import TopicAndPartition
+from pipeline.errors import PipelineError
 from pipeline.options import SourceOptions
 from pipeline.ranges import AtRisk
 from pipeline.receiver import ReceiverSettings, StreamSettings, _Receiver, receive
 from pipeline.segments import Run, SegmentWriter, names_in, runs_of
+from pipeline.tracker import Tracker, _Place
 
 HERE = TopicAndPartition("orders", 0)
 
@@ -123,3 +125,10 @@ def test_what_leaves_with_a_session_is_counted_until_it_is_back_untouched(receiv
 
     assert receiver._doubled_at_most == 5
     assert receiver._at_risk == {HERE: AtRisk(2, 5)}
+
+
+def test_an_address_that_is_not_the_driver_s_is_told_with_its_setting() -> None:
+    with pytest.raises(PipelineError, match=r"cannot listen at 192\.0\.2\.1: .*; set spark\.driver\.host") as error:
+        Tracker(_Place("driver.example", "192.0.2.1"))
+
+    assert "\n" not in str(error.value)
