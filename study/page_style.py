@@ -51,6 +51,7 @@ footer { color: var(--soft); font-size: .9rem; border-top: 1px solid var(--line)
 
 SCRIPT = """
 const charts = () => document.querySelectorAll('.js-plotly-plot');
+document.getElementById('js-plotly-tester')?.setAttribute('aria-hidden', 'true');
 let closed = [];
 addEventListener('beforeprint', () => {
   closed = [...document.querySelectorAll('details:not([open])')];

@@ -306,7 +306,8 @@ def _chart(figure: go.Figure, caption: str, *, shown: bool = True) -> str:
     )
     label = escape(caption)
     head = f"<figcaption>{label}</figcaption>" if shown else ""
-    chart = f'<div class="wide chart" role="img" tabindex="0" aria-label="Chart: {label}">{drawn}</div>'
+    chart = f'<div class="wide chart" role="img" tabindex="0" aria-label="Chart: {label}">'
+    chart += f'<div aria-hidden="true">{drawn}</div></div>'
     return f"<figure>{head}{chart}</figure>"
 
 
