@@ -21,6 +21,7 @@ table { border-collapse: collapse; margin: .6rem 0; font-size: .9rem }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .7rem; text-align: right;
   font-variant-numeric: tabular-nums }
+thead th:first-child { text-align: left }
 thead th { vertical-align: bottom; background: #eef3f7; border-bottom: 2px solid #b9c6d2 }
 th[scope=row], td.text { text-align: left } th[scope=row] { min-width: 12rem } tbody tr:hover { background: #f6f9fb }
 .good { color: #1d6b3a } .warn { background: #fdf3d8 } .bad { background: #fbe3df; font-weight: bold }
