@@ -47,7 +47,7 @@ footer { color: var(--soft); font-size: .9rem; border-top: 1px solid var(--line)
   header .note { color: var(--soft) }
   figure, tr, .card { break-inside: avoid } h2, h3, caption { break-after: avoid } thead { display: table-header-group }
   .wide { overflow: visible } .chart > div { min-width: 0 } .cards { grid-template-columns: 1fr 1fr }
-  table { font-size: 8.5pt } th, td { padding: .2rem .4rem } th[scope=row] { min-width: 0 }
+  table { font-size: 8.5pt } th, td { padding: .2rem .4rem } th[scope=row] { min-width: 7rem }
 }
 """
 
