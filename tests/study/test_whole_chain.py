@@ -166,7 +166,7 @@ def test_the_demo_ends_with_a_table_and_a_page(
     assert re.search(r"2 subjects one after the other, about \d+ s", said)
     for told in ("ZooKeeper and Kafka start", "kill m2", "the rest is read", "Spark judges the history"):
         assert told in said
-    assert re.search(r"delivered again +[1-9]", said) and "what it means for a migration" in said
+    assert re.search(r"delivered again[ │]+[1-9]", said) and "what it means for a migration" in said
     assert f"report: {tmp_path / 'shown' / 'report.html'}" in " ".join(said.split())
     shown = browser.document(tmp_path / "shown" / "report.html")
     stored = json.loads((tmp_path / "shown" / "figures.json").read_text())["figures"]
