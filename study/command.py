@@ -21,7 +21,8 @@ EXAMPLES = """\
   zkconsumer study run my-own.toml --subjects ours,java --out runs/mine
   zkconsumer study report runs/mine
   zkconsumer study compare study-runs/crash-1 study-runs/crash-2
-  zkconsumer study spread crash --subjects ours,scala-0.8 --runs 10"""
+  zkconsumer study spread crash --subjects ours,scala-0.8 --runs 10
+  zkconsumer study verdicts study-runs/*"""
 
 EXIT_CODES = """\
 exit codes: 0 done; 1 a record was lost, verdicts differ (compare), or verdicts or pauses do (spread);
@@ -31,7 +32,7 @@ SUBJECTS = "ours,scala-0.8,confluent"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="run|list|report|compare|spread", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="run|list|report|compare|spread|verdicts", required=True)
     run_parser = _action(
         actions, "run", "play a scenario to subjects, judge it, write the report",
         "zkconsumer study run crash", "zkconsumer study run my-own.toml --subjects ours,java --out runs/mine",
@@ -55,7 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     _what(spread_parser, "ours,scala-0.8")
     spread_parser.add_argument("--runs", type=_count, default=10, metavar="N", help="default: %(default)s")
-    for one in (run_parser, list_parser, report_parser, compare_parser, spread_parser):
+    verdicts_parser = _action(
+        actions, "verdicts", "many runs: what was found, scenario by consumer",
+        "zkconsumer study verdicts study-runs/*", "zkconsumer study verdicts study-runs/* --markdown",
+    )  # fmt: skip
+    verdicts_parser.add_argument("runs", metavar="RUN", nargs="+", help="the folder of a run")
+    verdicts_parser.add_argument("--markdown", action="store_true", help="for documents")
+    for one in (run_parser, list_parser, report_parser, compare_parser, spread_parser, verdicts_parser):
         one.add_argument("--json", action="store_true", help="on standard output, for programs")
 
 
@@ -83,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     """0 done; 1: a record was lost, or what should be the same is not."""
     actions: Mapping[str, Callable[[argparse.Namespace], int]] = {
         "run": _run, "list": _list, "report": _report, "compare": _compare, "spread": _spread,
+        "verdicts": _verdicts,
     }  # fmt: skip
     return actions[arguments.action](arguments)
 
@@ -174,3 +182,18 @@ def _spread(arguments: argparse.Namespace) -> int:
     from study.spread_command import run as run_spread
 
     return run_spread(arguments)
+
+
+def _verdicts(arguments: argparse.Namespace) -> int:
+    from study.runs import about_run, figures_of
+    from study.tables import show_verdicts
+    from study.verdicts import as_markdown, verdicts_of
+
+    runs = [verdicts_of(about_run(Path(one))["scenario"], figures_of(Path(one))) for one in arguments.runs]
+    if arguments.json:
+        print_json([one._asdict() for one in runs])
+    elif arguments.markdown:
+        print(as_markdown(runs))
+    else:
+        show_verdicts(Console(highlight=False), runs)
+    return 1 if any("lost" in found for one in runs for found in one.found.values()) else 0

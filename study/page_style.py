@@ -21,7 +21,9 @@ table { border-collapse: collapse; margin: .6rem 0; font-size: .9rem }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .7rem; text-align: right;
   font-variant-numeric: tabular-nums }
+thead th:first-child { text-align: left }
 thead th { vertical-align: bottom; background: #eef3f7; border-bottom: 2px solid #b9c6d2 }
+td:not(.text) { white-space: nowrap }
 th[scope=row], td.text { text-align: left } th[scope=row] { min-width: 12rem } tbody tr:hover { background: #f6f9fb }
 .good { color: #1d6b3a } .warn { background: #fdf3d8 } .bad { background: #fbe3df; font-weight: bold }
 .swatch { display: inline-block; width: .8em; height: .8em; margin-right: .5em; border-radius: 2px;
@@ -45,12 +47,13 @@ footer { color: var(--soft); font-size: .9rem; border-top: 1px solid var(--line)
   header .note { color: var(--soft) }
   figure, tr, .card { break-inside: avoid } h2, h3, caption { break-after: avoid } thead { display: table-header-group }
   .wide { overflow: visible } .chart > div { min-width: 0 } .cards { grid-template-columns: 1fr 1fr }
-  table { font-size: 8.5pt } th, td { padding: .2rem .4rem } th[scope=row] { min-width: 0 }
+  table { font-size: 8.5pt } th, td { padding: .2rem .4rem } th[scope=row] { min-width: 7rem }
 }
 """
 
 SCRIPT = """
 const charts = () => document.querySelectorAll('.js-plotly-plot');
+document.getElementById('js-plotly-tester')?.setAttribute('aria-hidden', 'true');
 let closed = [];
 addEventListener('beforeprint', () => {
   closed = [...document.querySelectorAll('details:not([open])')];

@@ -115,17 +115,19 @@ _FOOTER = (
 def _glance_table(rows: Sequence[Figures]) -> str:
     """What to know before all else; one line a consumer."""
     longest = max((one.longest_pause_ms for one in rows), default=0) or 1
+    checks = [check for check in CHECKS if check in ("lost", "duplicated") or any(getattr(one, check) for one in rows)]
     lines = []
     for number, one in enumerate(rows):
         part = round(100 * one.longest_pause_ms / longest)
         length = f'<span class="length" aria-hidden="true"><i style="width:{part}%"></i></span>'
         lines.append(
-            f'<tr><th scope="row">{_named(number, one)}</th>{_verdict(one, "lost")}{_verdict(one, "duplicated")}'
+            f'<tr><th scope="row">{_named(number, one)}</th>{"".join(_verdict(one, check) for check in checks)}'
             f"<td>{length}{duration(one.longest_pause_ms)}</td>"
             f"<td>{one.partitions_stopped:,} to move {one.partitions_moved:,}</td>"
             f"<td>{one.zookeeper_packets:,}</td></tr>"
         )
-    heads = ["consumer", "lost", "delivered again", "longest pause", "partitions stopped", "ZooKeeper packets"]
+    found = [LABELS[check][0] for check in checks]
+    heads = ["consumer", *found, "longest pause", "partitions stopped", "ZooKeeper packets"]
     head = "".join(f'<th scope="col">{text}</th>' for text in heads)
     caption = "Each consumer's run in a line. Solid colours: old protocol; hatched: new protocol."
     return _wide(
@@ -306,7 +308,8 @@ def _chart(figure: go.Figure, caption: str, *, shown: bool = True) -> str:
     )
     label = escape(caption)
     head = f"<figcaption>{label}</figcaption>" if shown else ""
-    chart = f'<div class="wide chart" role="img" tabindex="0" aria-label="Chart: {label}">{drawn}</div>'
+    chart = f'<div class="wide chart" role="img" tabindex="0" aria-label="Chart: {label}">'
+    chart += f'<div aria-hidden="true">{drawn}</div></div>'
     return f"<figure>{head}{chart}</figure>"
 
 

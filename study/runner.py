@@ -31,7 +31,8 @@ Tell = Callable[[str], None]
 
 def estimate_s(scenario: Scenario) -> float:
     """How long one subject takes, before anything was measured."""
-    return START_ESTIMATE_S + 0.3 * len(scenario.members) + scenario.duration_s
+    joining = sum(len(step.members) for step in scenario.steps if step.do == "join")
+    return START_ESTIMATE_S + 0.3 * (len(scenario.members) + joining) + scenario.duration_s
 
 
 def play(scenario: Scenario, subject: Subject, tell: Tell = lambda _: None, *, wait_s: float = 0.0) -> list[Line]:
@@ -132,13 +133,12 @@ class _Play:
             threading.Event().wait(0.05)
 
     def end(self) -> None:
-        """Members leave in order: what they do from now on is no part of the study."""
-        self._tell("members leave")
+        """What members would do from now on is no part of the study; leaving in order, fifty of them take minutes."""
+        self._tell("members end")
         self._end_ms = now_ms()
         self._event("end")
-        stops = [self._pool.submit(member.stop) for member in self._members.values()]
-        for stop in stops:
-            stop.result()
+        for end in [self._pool.submit(member.kill) for member in self._members.values()]:
+            end.result()
         self._collect()
 
     def history(self) -> list[Line]:

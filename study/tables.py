@@ -20,6 +20,7 @@ from study.spread import (
     spread_of,
     unsteady_verdicts,
 )
+from study.verdicts import Verdicts, in_words, subjects_of
 from study.words import duration, happened, means
 
 LABELS = {
@@ -99,6 +100,21 @@ def show_spread(console: Console, runs_of: Mapping[str, Sequence[Run]]) -> None:
             console.print(Text(f"{title}: ") + Text("no" if lines else "yes", "red" if lines else "green"))
             for line in lines:
                 console.print(f"  {line}", markup=False)
+
+
+def show_verdicts(console: Console, runs: Sequence[Verdicts]) -> None:
+    """A line a run, a column a consumer."""
+    subjects = subjects_of(runs)
+    table = Table(pad_edge=False)
+    for heading in ("", *subjects):
+        table.add_column(Text(heading), overflow="fold")
+    for run in runs:
+        cells = (run.found.get(name) for name in subjects)
+        table.add_row(run.scenario, *(Text(in_words(each), "red" if each and "lost" in each else "") for each in cells))
+    console.print(table)
+    console.print(
+        "again: delivered again; non-owner: delivered by one; back: commits going back; –: nothing", style="dim"
+    )
 
 
 def _table(title: str, headings: Any) -> Table:

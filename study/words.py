@@ -121,8 +121,9 @@ def _records(rows: Sequence[Figures]) -> list[str]:
     again = [one for one in rows if one.duplicated]
     if again:
         counts = ", ".join(f"{one.duplicated:,}" for one in again)
+        who = "All consumers" if len(again) == len(rows) > 1 else names(again)
         said.append(
-            f"{names(again)} delivered records again ({counts}). What was not committed when a member went away comes"
+            f"{who} delivered records again ({counts}). What was not committed when a member went away comes"
             " again under both protocols; how much depends on how long ago the last commit was. An application has to"
             " bear repetitions before a migration and after it."
         )

@@ -7,6 +7,8 @@ import fcntl
 import json
 import os
 import select
+import shutil
+import signal
 import struct
 import subprocess
 import tempfile
@@ -51,7 +53,9 @@ class Browser:
     @contextmanager
     def opened(self, page: Path, *, width: int = 1200, height: int = 900) -> Iterator[Tab]:
         """A page one can use, once all its charts are drawn. The browser is told what to do through pipes."""
-        with tempfile.TemporaryDirectory(dir="/tmp", prefix="chromium-") as directory, ExitStack() as closing:
+        with ExitStack() as closing:
+            directory = tempfile.mkdtemp(dir="/tmp", prefix="chromium-")
+            closing.callback(eventually, lambda: _gone(directory), f"nothing left in {directory}", timeout_s=TIMEOUT_S)
             (its_end, write), (read, its_answers) = os.pipe(), os.pipe()
             for end in (write, read):
                 closing.callback(os.close, end)
@@ -63,7 +67,7 @@ class Browser:
             process = subprocess.Popen(
                 ["bash", "-c", f'exec "$@" 3<&{given[0]} 4>&{given[1]}', "chromium", *command],
                 pass_fds=given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                env=os.environ | {"TMPDIR": directory},
+                env=os.environ | {"TMPDIR": directory}, start_new_session=True,
             )  # fmt: skip
             for end in given:
                 os.close(end)
@@ -164,8 +168,15 @@ class _Pipe:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
+    """With all of its helpers."""
+    os.killpg(process.pid, signal.SIGKILL)
     process.wait(TIMEOUT_S)
+
+
+def _gone(directory: str) -> bool:
+    """Helpers that are about to die may still write."""
+    shutil.rmtree(directory, ignore_errors=True)
+    return not Path(directory).exists()
 
 
 def colours_of(png: bytes) -> Counter[Colour]:

@@ -24,9 +24,19 @@ AT, LATE = 20, 30
 ZOMBIE, BACK_TO = 20, 5
 
 
+class Polled(threading.Event):
+    """A wait that Python code takes part in: a signal taken by another thread would not end it, nor be handled."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        while timeout is None and not super().wait(0.05):
+            pass
+        return super().wait(timeout)
+
+
 class FaultyReporter(Reporter):
     def __init__(self) -> None:
         super().__init__()
+        self.leaving = Polled()
         self._begun = threading.Event()
         self._first: dict[int, int] = {}
         signal.signal(signal.SIGCONT, lambda *_: self._begun.set())

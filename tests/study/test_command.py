@@ -17,6 +17,7 @@ from zkconsumer.__main__ import main
         (["run", "crash", "--subjects", "ours,theirs"], "theirs; there are ours,"),
         (["report", "nowhere"], "nowhere is no run of `zkconsumer study run`"),
         (["compare", "nowhere", "neither"], "nowhere is no run"),
+        (["verdicts", "nowhere"], "nowhere is no run"),
     ],
 )
 def test_a_mistake_gets_one_line(
@@ -50,7 +51,7 @@ def run_folder(folder: Path, *, lost: bool) -> str:
          "partitions_stopped", "partitions_moved", "median_pause_ms", "longest_pause_ms",
          "zookeeper_packets", "most_lag"), 1
     )  # fmt: skip
-    (folder / "run.json").write_text("{}")
+    (folder / "run.json").write_text(json.dumps({"scenario": folder.name}))
     (folder / "figures.json").write_text(json.dumps({"figures": [figures]}))
     return str(folder)
 
@@ -62,3 +63,18 @@ def test_comparing_tells_whether_verdicts_differ(capsys: pytest.CaptureFixture[s
     assert "ours: same verdicts" in capsys.readouterr().out
     assert main(["study", "compare", one, other]) == 1
     assert "ours: verdicts differ: lost" in capsys.readouterr().out
+
+
+def test_many_runs_fit_in_one_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Of the figures of run_folder each check found one, the commits' one aside, which is not there."""
+    runs = [run_folder(tmp_path / name, lost=True) for name in ("one", "two")]
+
+    assert main(["study", "verdicts", *runs, "--markdown"]) == 1, "a record was lost"
+    cell = "1 lost, 1 again, 1 out of order, 1 non-owner"
+    assert capsys.readouterr().out.splitlines() == [
+        "| scenario | ours |", "| --- | --- |", f"| `one` | {cell} |", f"| `two` | {cell} |",
+    ]  # fmt: skip
+    assert main(["study", "verdicts", *runs, "--json"]) == 1
+    assert [one["scenario"] for one in json.loads(capsys.readouterr().out)] == ["one", "two"]
+    main(["study", "verdicts", *runs])
+    assert "1 non-owner" in " ".join(capsys.readouterr().out.split())

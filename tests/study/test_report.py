@@ -213,6 +213,7 @@ def test_a_screen_reader_is_told_what_the_page_shows(opened: Tab) -> None:
     assert {"banner", "navigation", "main", "contentinfo"} <= named.keys()
     assert {"Ours", "Java"} <= set(named["columnheader"]) and {"Ours", "Java"} <= set(named["rowheader"])
     assert {"✓ none", "↻ 2"} <= set(named["cell"])
+    assert not {"SvgRoot", "graphics-symbol"} & named.keys(), "no single strokes of charts"
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:

@@ -149,3 +149,27 @@ def test_two_runs_give_the_same_verdicts(
     assert Path("runs/run-01/history.jsonl").stat().st_mtime_ns == before
     assert main(["study", "spread", "crash.toml", "--subjects", "ours", "--runs", "2", "--out", "runs"]) == 1
     assert "is a run of crash with ours, confluent: give another --out" in capsys.readouterr().err
+
+
+@pytest.mark.timeout(600)
+def test_the_demo_ends_with_a_table_and_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, browser: Browser
+) -> None:
+    """With a shorter scenario than the one it has by itself; it plays, judges and writes like `study run`."""
+    monkeypatch.chdir(tmp_path)
+    Path("crash.toml").write_text(CRASH)
+
+    assert main(["demo", "--scenario", "crash.toml", "--subjects", "ours,confluent", "--out", "shown"]) == 0
+
+    said = capsys.readouterr().out
+    assert "One scenario, three consumers side by side" in said
+    assert re.search(r"2 subjects one after the other, about \d+ s", said)
+    for told in ("ZooKeeper and Kafka start", "kill m2", "the rest is read", "Spark judges the history"):
+        assert told in said
+    assert re.search(r"delivered again[ │]+[1-9]", said) and "what it means for a migration" in said
+    assert f"report: {tmp_path / 'shown' / 'report.html'}" in " ".join(said.split())
+    shown = browser.document(tmp_path / "shown" / "report.html")
+    stored = json.loads((tmp_path / "shown" / "figures.json").read_text())["figures"]
+    assert [one["subject"] for one in stored] == ["ours", "confluent"]
+    for one in stored:
+        assert f'data-figure="{one["subject"]} duplicated">{one["duplicated"]:,}<' in shown
