@@ -130,8 +130,8 @@ def on_spark(history: History, name: str) -> int:
 
 def on_duckdb(directory: Path, name: str) -> int:
     """The same, by DuckDB."""
-    settings = {"temp_directory": str(directory / "spilled"), "memory_limit": DUCKDB_MEMORY, "threads": 2}
-    database = duckdb.connect(config=settings)
+    spilled = str(directory / "spilled")
+    database = duckdb.connect(config={"temp_directory": spilled, "memory_limit": DUCKDB_MEMORY, "threads": 2})
     try:
         for table in ("produced", "delivered", "owned"):
             database.execute(f"create view {table} as from read_parquet('{directory / table}/*.parquet')")
