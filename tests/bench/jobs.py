@@ -65,7 +65,7 @@ SQL = {
 
 
 def cases(*, quick: bool) -> Mapping[str, float]:
-    return dict.fromkeys(EXPECTED_S, 4.0) if quick else EXPECTED_S
+    return dict.fromkeys(EXPECTED_S, 3.6) if quick else EXPECTED_S
 
 
 def promises() -> Iterator[Promise]:
