@@ -107,7 +107,9 @@ def main(arguments: Sequence[str] | None = None, benches: Mapping[str, Bench] = 
     if not given.merge:
         chosen = _chosen(catalogue, found, given)
         if not chosen:
-            console.print("nothing is left to be measured") if found.runs else parser.error(_no_case(catalogue, given))
+            if not found.runs and not catalogue.failures:
+                parser.error(_no_case(catalogue, given))
+            console.print("nothing is left to be measured")
         else:
             run = results.new_run(
                 list(sys.argv[1:] if arguments is None else arguments), quick=quick, subjects=given.subject
