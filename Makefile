@@ -65,7 +65,7 @@ format: $(READY)        ## put the code into its format
 fuzz: $(READY)          ## broken message sets for the compiled reader, three minutes (FUZZ_ARGS="--seconds 3600")
 	@$(RUN) -m tests.fuzz.fuzz_records --seconds 180 $(FUZZ_ARGS)
 
-bench: $(READY)         ## what things cost here: ratios against the real consumers and other clients (most of an hour)
+bench: $(READY)         ## what things cost here: ratios against the real consumers and other clients (most of an hour; BENCH_ARGS=--resume goes on with one that was ended)
 	@$(RUN) -m tests.bench $(BENCH_ARGS)
 
 bench-quick: $(READY)   ## the same, small and few, without promises (two minutes)

@@ -36,6 +36,7 @@ from tests.bench.results import NoResults, Planned, Results
 from tests.bench.schedule import expected_s, rough
 from tests.bench.tables import lacking_lines, promise_table, runs_table
 
+OUTPUT = Path("bench-results")
 IN_DIRECTORY = Path()  # stands for the file there
 HUNG_AFTER = 4  # times what was expected, and
 HUNG_AFTER_S = 600.0
@@ -106,7 +107,9 @@ def main(arguments: Sequence[str] | None = None, benches: Mapping[str, Bench] = 
     if not given.merge:
         chosen = _chosen(catalogue, found, given)
         if not chosen:
-            console.print("nothing is left to be measured") if found.runs else parser.error(_no_case(catalogue, given))
+            if not found.runs and not catalogue.failures:
+                parser.error(_no_case(catalogue, given))
+            console.print("nothing is left to be measured")
         else:
             run = results.new_run(
                 list(sys.argv[1:] if arguments is None else arguments), quick=quick, subjects=given.subject
@@ -136,7 +139,7 @@ def _parser(benches: Mapping[str, Bench]) -> argparse.ArgumentParser:
     add("--resume", nargs="?", type=Path, const=IN_DIRECTORY, metavar="FILE", help=resume)
     merge = "measure nothing: one report of all these; of one file, its report once more"
     add("--merge", nargs="+", type=Path, metavar="FILE", help=merge)
-    add("--output", type=Path, default=Path("bench-results"), metavar="DIRECTORY", help="(default: bench-results)")
+    add("--output", type=Path, default=OUTPUT, metavar="DIRECTORY", help="(default: bench-results)")
     return parser
 
 
@@ -238,7 +241,8 @@ def _finish(console: Console, catalogue: _Catalogue, found: Results, file: Path,
         console.print("not whole:", style="bold yellow")
         for line in lacking:
             console.print(f"  {escape(line)}")
-        console.print('make bench BENCH_ARGS="--resume" measures these', style="dim")
+        output = "" if file.parent == OUTPUT else f" --output {file.parent}"
+        console.print(escape(f'make bench BENCH_ARGS="--resume{output}" measures these'), style="dim")
     for bench, text in found.failures.items():
         console.print(f"{bench} failed: {escape(text)}", style="red")
     console.print(f"{_summary(judged)}samples: {file}, pictures: {page}")

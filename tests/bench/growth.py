@@ -88,7 +88,7 @@ REBALANCE_CASES = (
 
 def cases(*, quick: bool) -> Mapping[str, float]:
     every = (*RECORD_CASES, *REBALANCE_CASES)
-    return {one.name: 7.0 if quick else one.expected_s for one in every if one.quick_sizes or not quick}
+    return {one.name: 5.0 if quick else one.expected_s for one in every if one.quick_sizes or not quick}
 
 
 def promises() -> Iterator[Promise]:

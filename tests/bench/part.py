@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import signal
 import sys
 import threading
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,10 @@ def main() -> int:
 
 
 def _interrupt(number: int, _: object) -> None:
-    """Once: what is cleared away then must not be interrupted again."""
+    """Once: what is cleared away then must not be interrupted again. Spark would lament at length."""
     signal.signal(number, signal.SIG_IGN)
+    logging.disable()
+    warnings.simplefilter("ignore")
     raise KeyboardInterrupt
 
 

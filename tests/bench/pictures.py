@@ -147,9 +147,15 @@ def _bars(case: CaseFound) -> Any:
         if values:
             middle = f"{statistics.median(values):.2f}×: " if case.against else ""
             colour = OURS if one.subject.startswith("ours") or not case.against else THEIRS
-            rows.append((one.subject, values, f"{middle}{short(one.median)} {one.unit}", colour))
+            rows.append((one.subject, values, f"{middle}{short(one.median)} {one.unit}{_beside(one)}", colour))
     unit = case.measured[0].unit
     return _horizontal(rows, f"times as good as {case.against}" if case.against else unit, is_ratio=bool(case.against))
+
+
+def _beside(one: Measured) -> str:
+    """A few words more on a bar."""
+    medians = {name: statistics.median(there(samples)) for name, samples in one.beside.items() if there(samples)}
+    return "".join(f", {short(median)} {name}" for name, median in medians.items())
 
 
 def _horizontal(rows: Sequence[tuple[str, Sequence[float], str, str]], axis: str, *, is_ratio: bool) -> Any:
@@ -183,7 +189,7 @@ def _horizontal(rows: Sequence[tuple[str, Sequence[float], str, str]], axis: str
         showlegend=False,
         bargap=0.35,
     )
-    figure.update_xaxes(title=axis, range=[0, most * 1.45], fixedrange=True)
+    figure.update_xaxes(title=axis, range=[0, most * 1.6], fixedrange=True)
     figure.update_yaxes(autorange="reversed", automargin=True, fixedrange=True)
     if is_ratio:
         figure.add_vline(x=1, line_dash="dot", line_color="#1c2733")
@@ -221,7 +227,7 @@ def _lines(case: CaseFound) -> Any:
     )
     texts = [f"{size:,.0f}" for size in sizes]
     figure.update_xaxes(type="log", title=case.grows_by, tickvals=sizes, ticktext=texts, fixedrange=True)
-    figure.update_yaxes(type="log", title=case.measured[0].unit, automargin=True, fixedrange=True, dtick=1)
+    figure.update_yaxes(type="log", title=case.measured[0].unit, automargin=True, fixedrange=True, dtick="D2")
     return figure
 
 

@@ -27,7 +27,7 @@ INSTANT_S = 1.0
 
 
 def cases(*, quick: bool) -> Mapping[str, float]:
-    return dict.fromkeys(QUICK, 2.0) if quick else dict.fromkeys(SIZES, 28.0)
+    return dict.fromkeys(QUICK, 1.0) if quick else dict.fromkeys(SIZES, 28.0)
 
 
 def promises() -> Iterator[Promise]:

@@ -93,7 +93,8 @@ def ours(read_stream: ReadStream) -> Callable[[Task], tuple[int, float]]:
             group_id=_group("ours"),
             auto_offset_reset="smallest",
             consumer_timeout_ms=-1 if is_one else 500,
-            rebalance_max_retries=4 if task.members == 1 else 20,
+            rebalance_max_retries=4 if task.members == 1 else 50,
+            rebalance_backoff_ms=2000 if task.members == 1 else 200,  # which is no work
         )
         clock, left = Clock(), Left(task.records)
 

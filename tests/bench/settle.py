@@ -65,8 +65,8 @@ WITH_DEFAULT = f"{LARGEST_PROMISED.case}, default back-off"
 
 def cases(*, quick: bool) -> Mapping[str, float]:
     if quick:
-        return {size.case: 15.0 for size in QUICK_SIZES}
-    return {size.case: 27.0 for size in SIZES} | {WITH_DEFAULT: 70.0}
+        return {size.case: 10.0 for size in QUICK_SIZES}
+    return {size.case: 25.0 for size in SIZES} | {WITH_DEFAULT: 70.0}
 
 
 def promises() -> Iterator[Promise]:

@@ -19,7 +19,7 @@ TARGET_S = {"ZooKeeper 3.9": 1.0, "Kafka 0.8.2.2": 3.0, "Kafka 1.1.1": 5.0}
 
 
 def cases(*, quick: bool) -> Mapping[str, float]:
-    return {CASE: 12.0 if quick else 50.0}
+    return {CASE: 8.0 if quick else 50.0}
 
 
 def promises() -> Iterator[Promise]:

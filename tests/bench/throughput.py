@@ -78,7 +78,7 @@ CASES: Sequence[Case] = (
     Case("100 B, zstd", COMPRESSED[1:], 65, message_format=2, codec="zstd", version="3.9.1"),
 )
 QUICK_SUBJECTS = (SCALA, JAVA[1], READ, ARROW, f"{READ}, pure", RAW)
-QUICK_CASES = (Case(MAIN.name, QUICK_SUBJECTS, 25, records=500_000),)
+QUICK_CASES = (Case(MAIN.name, QUICK_SUBJECTS, 14, records=500_000),)
 ROUNDS = 5
 
 

@@ -72,7 +72,7 @@ WITHOUT_A_REAL_ONE = ("doctor", "snapshot save")
 
 
 def cases(*, quick: bool) -> Mapping[str, float]:
-    return dict.fromkeys(EXPECTED_S, 3.0) if quick else EXPECTED_S
+    return dict.fromkeys(EXPECTED_S, 2.5) if quick else EXPECTED_S
 
 
 def promises() -> Iterator[Promise]:
