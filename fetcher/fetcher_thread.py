@@ -142,7 +142,8 @@ class ConsumerFetcherThread(ShutdownableThread):
             }
             # Without the bytes: the answer as a whole is not kept while a hand-over waits.
             answer = {
-                partition: fetched._replace(messages=NOTHING) for partition, fetched in response.partitions.items()
+                partition: FetchedPartition(error_code, high_watermark, NOTHING)
+                for partition, (error_code, high_watermark, _) in response.partitions.items()
             }
             del response
             self._ask_ahead(asked, answer, sets)
