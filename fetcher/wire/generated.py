@@ -2,9 +2,9 @@
 
 All that is odd about that package stays here: importing it costs a tenth of a second of CPU time and 200 modules, so it
 waits for the first such request, and what every consumer asks (metadata, versions, first and last offsets, fetches) is
-written out in files of its own; it also encodes the versions 0 that later releases dropped; its nested values may be given as tuples, in the
-order of the schema; and bytes that make no sense raise whatever struct and slices raise, which becomes one
-MalformedResponseException.
+written out in files of its own; it also encodes the versions 0 that later releases dropped; its nested values may be
+given as tuples, in the order of the schema; and bytes that make no sense raise whatever struct and slices raise, which
+becomes one MalformedResponseException.
 """
 
 from __future__ import annotations
