@@ -667,8 +667,7 @@ cdef class MessageReader:
         if size < MINIMUM_BATCH_SIZE:
             raise impossible_size(size)
         stored = uint32_at(header + 17)
-        with nogil:
-            computed = crc32c_of(header + BATCH_CHECKED_FROM, ENTRY_OVERHEAD + size - BATCH_CHECKED_FROM)
+        computed = crc32c_of(header + BATCH_CHECKED_FROM, ENTRY_OVERHEAD + size - BATCH_CHECKED_FROM)
         if computed != stored:
             raise corrupt(stored, computed)
         attributes = <int32_t> (<uint32_t> header[21] << 24 | <uint32_t> header[22] << 16) >> 16
@@ -876,8 +875,7 @@ cdef bint verify_ahead(Frame frame):
     """Look at the checksums of the next 64 KiB while other threads run. False if not even the next one is right."""
     cdef Py_ssize_t position = frame.position
     cdef Py_ssize_t reached
-    with nogil:
-        reached = valid_run(frame.at, position, frame.end, VERIFY_AHEAD)
+    reached = valid_run(frame.at, position, frame.end, VERIFY_AHEAD)
     if reached > frame.verified_to:
         frame.verified_to = reached
     return reached > position
