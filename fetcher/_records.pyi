@@ -23,11 +23,13 @@ __all__ = [
     "read_columns",
     "receive",
     "receive_answer",
+    "send_some",
     "with_direct_next",
 ]
 
 def crc32(data: bytes, *, at_most: int = 2) -> int: ...
 def receive(descriptor: int, waker: int, target: memoryview, timeout_ms: int) -> int: ...
+def send_some(descriptor: int, source: memoryview) -> int: ...
 def crc32c(data: bytes, *, at_most: int = 2) -> int: ...
 def receive_answer(
     descriptor: int, waker: int, likely: int, smallest: int, most: int, timeout_ms: int

@@ -42,6 +42,8 @@ cdef extern from "poll.h" nogil:
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t recv(int descriptor, void *target, size_t size, int flags)
+    ssize_t send(int descriptor, const void *source, size_t size, int flags)
+    int MSG_NOSIGNAL
 
 cdef extern from "Python.h":
     ctypedef struct TypeObject "PyTypeObject":
@@ -1286,6 +1288,23 @@ def receive_answer(int descriptor, int waker, Py_ssize_t likely, Py_ssize_t smal
         return FILLED, size, <object> owned
     finally:
         release(owned)
+
+
+def send_some(int descriptor, const uint8_t[::1] source not None):
+    """How much of the source a socket that does not block has taken, perhaps nothing. Keeps the GIL.
+
+    Python's own send() lets it go, for as long as a thread that reads records then keeps it: up to five milliseconds,
+    in which nobody receives what the broker answers.
+    """
+    cdef ssize_t sent
+    if source.shape[0] == 0:
+        return 0
+    sent = send(descriptor, &source[0], source.shape[0], MSG_NOSIGNAL)
+    if sent >= 0:
+        return sent
+    if errno == EAGAIN or errno == EINTR:
+        return 0
+    raise OSError(errno, strerror(errno))
 
 
 def crc32(const uint8_t[::1] data not None, *, int at_most=ALL_INSTRUCTIONS):
