@@ -70,7 +70,7 @@ cdef enum:
     CODEC_BITS = 0x07
     CONTROL_BIT = 0x20
     APPEND_TIME = 1
-    VERIFY_AHEAD = 64 * 1024  # bytes whose checksums are looked at in one go, while other threads run
+    VERIFY_AHEAD = 64 * 1024  # bytes whose checksums are looked at in one go, and then found in the cache by those who read them
     MOST_NESTING = 8
     SIZE_PREFIX = 4
     ALL_INSTRUCTIONS = 2  # those that the processor has
@@ -874,7 +874,10 @@ cdef Py_ssize_t valid_run(const uint8_t *at, Py_ssize_t position, Py_ssize_t end
 
 
 cdef bint verify_ahead(Frame frame):
-    """Look at the checksums of the next 64 KiB while other threads run. False if not even the next one is right."""
+    """Look at the checksums of the next 64 KiB. False if not even the next one is right.
+
+    Keeps the GIL: it takes microseconds. Whoever waits for the GIL would be woken and come too late.
+    """
     cdef Py_ssize_t position = frame.position
     cdef Py_ssize_t reached
     reached = valid_run(frame.at, position, frame.end, VERIFY_AHEAD)
