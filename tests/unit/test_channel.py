@@ -108,7 +108,7 @@ def test_answers_may_be_larger_and_smaller_than_those_before(
     sizes = (4, 100_000, 5, 100_001, 99_999, 2 * BUFFER_STEP + 1, 7, BUFFER_STEP, 4)
     answers = [random.Random(number).randbytes(size) for number, size in enumerate(sizes)]
     with connected_pair(listener) as (channel, peer):
-        sent = in_background(lambda: [peer.sendall(framed(answer)) for answer in answers])
+        sent = in_background(lambda: peer.sendall(b"".join(map(framed, answers))))
 
         received = [channel.receive() for _ in answers]  # kept, so that none may be written over
 
