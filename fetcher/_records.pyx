@@ -42,6 +42,8 @@ cdef extern from "poll.h" nogil:
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t recv(int descriptor, void *target, size_t size, int flags)
+    ssize_t send(int descriptor, const void *source, size_t size, int flags)
+    int MSG_NOSIGNAL
 
 cdef extern from "Python.h":
     ctypedef struct TypeObject "PyTypeObject":
@@ -52,7 +54,7 @@ cdef extern from "Python.h":
     void release "Py_XDECREF"(PyObject *owned)
 
 cdef extern from "_checksums.h":
-    void checksums_prepare(int may_use_instructions)
+    void checksums_prepare(int at_most)
     uint32_t crc32_of(const uint8_t *data, size_t size) nogil
     uint32_t crc32c_of(const uint8_t *data, size_t size) nogil
 
@@ -68,9 +70,10 @@ cdef enum:
     CODEC_BITS = 0x07
     CONTROL_BIT = 0x20
     APPEND_TIME = 1
-    VERIFY_AHEAD = 64 * 1024  # bytes whose checksums are looked at in one go, while other threads run
+    VERIFY_AHEAD = 64 * 1024  # bytes whose checksums are looked at in one go, and then found in the cache by those who read them
     MOST_NESTING = 8
     SIZE_PREFIX = 4
+    ALL_INSTRUCTIONS = 2  # those that the processor has
     MOST_KEPT_IN_VAIN = 64 * 1024  # bytes of an answer that a set may keep in memory beside its own
 
 cdef enum Found:
@@ -666,8 +669,7 @@ cdef class MessageReader:
         if size < MINIMUM_BATCH_SIZE:
             raise impossible_size(size)
         stored = uint32_at(header + 17)
-        with nogil:
-            computed = crc32c_of(header + BATCH_CHECKED_FROM, ENTRY_OVERHEAD + size - BATCH_CHECKED_FROM)
+        computed = crc32c_of(header + BATCH_CHECKED_FROM, ENTRY_OVERHEAD + size - BATCH_CHECKED_FROM)
         if computed != stored:
             raise corrupt(stored, computed)
         attributes = <int32_t> (<uint32_t> header[21] << 24 | <uint32_t> header[22] << 16) >> 16
@@ -872,11 +874,13 @@ cdef Py_ssize_t valid_run(const uint8_t *at, Py_ssize_t position, Py_ssize_t end
 
 
 cdef bint verify_ahead(Frame frame):
-    """Look at the checksums of the next 64 KiB while other threads run. False if not even the next one is right."""
+    """Look at the checksums of the next 64 KiB. False if not even the next one is right.
+
+    Keeps the GIL: it takes microseconds. Whoever waits for the GIL would be woken and come too late.
+    """
     cdef Py_ssize_t position = frame.position
     cdef Py_ssize_t reached
-    with nogil:
-        reached = valid_run(frame.at, position, frame.end, VERIFY_AHEAD)
+    reached = valid_run(frame.at, position, frame.end, VERIFY_AHEAD)
     if reached > frame.verified_to:
         frame.verified_to = reached
     return reached > position
@@ -1289,20 +1293,37 @@ def receive_answer(int descriptor, int waker, Py_ssize_t likely, Py_ssize_t smal
         release(owned)
 
 
-def crc32(const uint8_t[::1] data not None, *, bint by_instruction=True):
-    """As zlib's; for tests."""
-    checksums_prepare(by_instruction)
+def send_some(int descriptor, const uint8_t[::1] source not None):
+    """How much of the source a socket that does not block has taken, perhaps nothing. Keeps the GIL.
+
+    Python's own send() lets it go, for as long as a thread that reads records then keeps it: up to five milliseconds,
+    in which nobody receives what the broker answers.
+    """
+    cdef ssize_t sent
+    if source.shape[0] == 0:
+        return 0
+    sent = send(descriptor, &source[0], source.shape[0], MSG_NOSIGNAL)
+    if sent >= 0:
+        return sent
+    if errno == EAGAIN or errno == EINTR:
+        return 0
+    raise OSError(errno, strerror(errno))
+
+
+def crc32(const uint8_t[::1] data not None, *, int at_most=ALL_INSTRUCTIONS):
+    """As zlib's; for tests, which ask for what other processors have: 0 tables, 1 instructions on 16 bytes, 2 on 32."""
+    checksums_prepare(at_most)
     found = crc32_of(&data[0], data.shape[0]) if data.shape[0] else 0
-    checksums_prepare(True)
+    checksums_prepare(ALL_INSTRUCTIONS)
     return found
 
 
-def crc32c(const uint8_t[::1] data not None, *, bint by_instruction=True):
+def crc32c(const uint8_t[::1] data not None, *, int at_most=ALL_INSTRUCTIONS):
     """As the crc32c package's; for tests."""
-    checksums_prepare(by_instruction)
+    checksums_prepare(at_most)
     found = crc32c_of(&data[0], data.shape[0]) if data.shape[0] else 0
-    checksums_prepare(True)
+    checksums_prepare(ALL_INSTRUCTIONS)
     return found
 
 
-checksums_prepare(True)
+checksums_prepare(ALL_INSTRUCTIONS)

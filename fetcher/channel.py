@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from fetcher.errors import ClosedChannelException, MalformedResponseException
-from fetcher.receiving import CLOSED, TIMED_OUT, WOKEN, receive, receive_answer
+from fetcher.receiving import CLOSED, TIMED_OUT, WOKEN, receive, receive_answer, send_some
 
 SMALLEST_RESPONSE = 4  # a correlation id
 BUFFER_STEP = 8 * 1024 * 1024  # memory is taken as bytes arrive, not as a length promises them
@@ -82,6 +82,8 @@ class BlockingChannel:
         """Send all of a request, which brings its own length."""
         connected = self._connected()
         left = memoryview(request)
+        if send_some is not None:
+            left = left[send_some(connected.fileno(), left) :]
         while left:
             self._waker.check()
             try:

@@ -134,6 +134,7 @@ class ConsumerFetcherThread(ShutdownableThread):
             order = order_of_resets(new) if self._settings.request_versions in IN_HASH_ORDER else new
             self._give_back([partition for partition in order if not self._reset(partition, new[partition])])
             return
+        seconds, size_bytes = self._statistics.response_seconds, self._statistics.response_bytes
         response = self._fetch(self._in_order(self._request(asked)))
         self._statistics.requests += 1
         if response is not None:
@@ -142,10 +143,20 @@ class ConsumerFetcherThread(ShutdownableThread):
             }
             # Without the bytes: the answer as a whole is not kept while a hand-over waits.
             answer = {
-                partition: fetched._replace(messages=NOTHING) for partition, fetched in response.partitions.items()
+                partition: FetchedPartition(error_code, high_watermark, NOTHING)
+                for partition, (error_code, high_watermark, _) in response.partitions.items()
             }
             del response
-            self._ask_ahead(asked, answer, sets)
+            self._ask_ahead(asked, answer, sets)  # at once: until then the broker has nothing to do
+            if self._events.active:
+                self._events.publish(
+                    Fetched(
+                        consumer_id=self._events.consumer_id,
+                        broker=self.broker,
+                        seconds=self._statistics.response_seconds - seconds,
+                        size_bytes=self._statistics.response_bytes - size_bytes,
+                    )
+                )
             self._process(asked, answer, sets)
 
     def _request(self, asked: Mapping[TopicAndPartition, _Asked]) -> dict[TopicAndPartition, tuple[int, int]]:
@@ -203,23 +214,12 @@ class ConsumerFetcherThread(ShutdownableThread):
             return {partition: _Asked(position, position.offset) for partition, position in self._positions.items()}
 
     def _fetch(self, partitions: Mapping[TopicAndPartition, tuple[int, int]]) -> FetchResponse | None:
-        seconds, size_bytes = self._statistics.response_seconds, self._statistics.response_bytes
         try:
-            response = self._consumer.fetch(partitions)
+            return self._consumer.fetch(partitions)
         except CONNECTION_ERRORS as error:
             if not self.stopping.is_set():
                 self._failed(partitions, error)
             return None
-        if self._events.active:
-            self._events.publish(
-                Fetched(
-                    consumer_id=self._events.consumer_id,
-                    broker=self.broker,
-                    seconds=self._statistics.response_seconds - seconds,
-                    size_bytes=self._statistics.response_bytes - size_bytes,
-                )
-            )
-        return response
 
     def _failed(self, partitions: Mapping[TopicAndPartition, tuple[int, int]], error: Exception) -> None:
         request = self._consumer.describe_fetch(partitions)

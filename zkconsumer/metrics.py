@@ -117,7 +117,13 @@ class ConsumerMetrics:
 
     def on_event(self, event: Event) -> None:
         """Count one event."""
-        match event:
+        match event:  # the frequent ones first
+            case Enqueued():
+                self.topic(event.partition.topic).bytes.mark(event.size_bytes)
+            case Fetched():
+                self.fetched(event.broker, seconds=event.seconds, size_bytes=event.size_bytes)
+            case Delivered():
+                self.topic(event.partition.topic).messages.mark(event.count)
             case RebalanceFinished():
                 self.rebalances.update(event.seconds)
                 self.set_owned(event.owned)
@@ -127,12 +133,6 @@ class ConsumerMetrics:
                 self.set_owned(())
             case Committed():
                 self.committed(event.storage, event.written)
-            case Delivered():
-                self.topic(event.partition.topic).messages.mark(event.count)
-            case Enqueued():
-                self.topic(event.partition.topic).bytes.mark(event.size_bytes)
-            case Fetched():
-                self.fetched(event.broker, seconds=event.seconds, size_bytes=event.size_bytes)
 
     def committed(self, storage: str, count: int) -> None:
         """So many partitions sent to Kafka, or nodes written in ZooKeeper."""

@@ -30,11 +30,14 @@ _LIMITS = Struct(">iii")
 _PARTITION = Struct(">iqi")
 _PARTITION_WITH_LOG_START = Struct(">iqqi")
 _PARTITION_WITH_EPOCH = Struct(">iiqqi")
-_ANSWER = Struct(">ihq")
-_ANSWER_WITH_STABLE_OFFSET = Struct(">ihqq")
-_ANSWER_WITH_LOG_START = Struct(">ihqqq")
+# Of a partition, each with the number that follows: the size of its messages, or how many aborted transactions.
+_ANSWER = Struct(">ihqi")
+_ANSWER_WITH_STABLE_OFFSET = Struct(">ihqqi")
+_ANSWER_WITH_LOG_START = Struct(">ihqqqi")
 _ABORTED_TRANSACTION = Struct(">qq")
-_ERROR_AND_SESSION = Struct(">hi")
+_BEGINNING = Struct(">i")  # correlation id
+_BEGINNING_WITH_THROTTLING = Struct(">ii")
+_BEGINNING_WITH_SESSION = Struct(">iihi")  # error code and session
 _SMALLEST_TOPIC = 6
 _SMALLEST_PARTITION = 18
 
@@ -89,9 +92,9 @@ def decode_fetch_response(version: int, data: bytes | bytearray | memoryview) ->
     """Read a response, from its correlation id on; MalformedResponseException if it is not one of this version."""
     _check(version)
     reader = Reader(data, f"fetch response version {version}")
-    correlation_id = reader.number(INT32, "correlation id")
-    throttle_time_ms = reader.number(INT32, "throttle time") if version >= 1 else 0
-    error_code = reader.numbers(_ERROR_AND_SESSION, "error code and session")[0] if version >= 7 else 0
+    beginning = _BEGINNING if version == 0 else _BEGINNING_WITH_THROTTLING if version < 7 else _BEGINNING_WITH_SESSION
+    # The numbers of older versions, and 0 for those they lack.
+    correlation_id, throttle_time_ms, error_code, *_ = (*reader.numbers(beginning, "its first numbers"), 0, 0)
     partitions: dict[TopicAndPartition, FetchedPartition] = {}
     for _ in range(reader.count("topics", _SMALLEST_TOPIC)):
         topic = reader.string("topic")
@@ -119,10 +122,14 @@ def _encode_partition(version: int, partition: int, offset: int, most_bytes: int
 
 def _decode_partition(version: int, reader: Reader, topic: str) -> tuple[int, FetchedPartition]:
     form = _ANSWER_WITH_LOG_START if version >= 5 else _ANSWER_WITH_STABLE_OFFSET if version == 4 else _ANSWER
-    partition, error_code, high_watermark, *_ = reader.numbers(form, f"a partition of {topic}")
-    if version >= 4:
-        for _ in range(reader.count(f"aborted transactions of [{topic},{partition}]", _ABORTED_TRANSACTION.size)):
-            reader.numbers(_ABORTED_TRANSACTION, f"an aborted transaction of [{topic},{partition}]")
+    partition, error_code, high_watermark, *_, number = reader.numbers(form, f"a partition of {topic}")
+    if version < 4:
+        messages = reader.sized_view(number, f"messages of [{topic},{partition}]")
+        return partition, FetchedPartition(error_code, high_watermark, messages)
+    if number not in (0, UNKNOWN):
+        where = f"aborted transactions of [{topic},{partition}]"
+        for _ in range(reader.possible_count(number, where, _ABORTED_TRANSACTION.size)):
+            reader.numbers(_ABORTED_TRANSACTION, where)
     if version >= 11:
         reader.number(INT32, f"preferred replica of [{topic},{partition}]")
     messages = reader.view(f"messages of [{topic},{partition}]")

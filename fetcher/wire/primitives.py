@@ -40,23 +40,25 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 class Reader:
     """Goes through a response from front to back. `name` is for errors."""
 
-    __slots__ = ("_data", "_name", "position")
+    __slots__ = ("_data", "_end", "_name", "position")
 
     def __init__(self, data: bytes | bytearray | memoryview, name: str) -> None:
         self._data = memoryview(data)
+        self._end = len(self._data)
         self._name = name
         self.position = 0
 
     @property
     def left(self) -> int:
-        return len(self._data) - self.position
+        return self._end - self.position
 
     def numbers(self, form: Struct, field: str) -> tuple[int, ...]:
         """Several numbers at once."""
         start = self.position
-        if self.left < form.size:
+        end = start + form.size
+        if end > self._end:
             raise self.error(field, f"{form.size} bytes needed, {self.left} left")
-        self.position += form.size
+        self.position = end
         return form.unpack_from(self._data, start)
 
     def number(self, form: Struct, field: str) -> int:
@@ -64,7 +66,10 @@ class Reader:
 
     def count(self, field: str, smallest_item: int) -> int:
         """The length of an array, null being none; never more than there can be items of that size in what is left."""
-        count = self.number(INT32, field)
+        return self.possible_count(self.number(INT32, field), field, smallest_item)
+
+    def possible_count(self, count: int, field: str, smallest_item: int) -> int:
+        """The same for a count that was read with what stands before it."""
         if count < -1 or count * smallest_item > self.left:
             raise self.error(field, f"{count} items announced, {self.left} bytes left")
         return max(count, 0)
@@ -82,7 +87,10 @@ class Reader:
 
     def view(self, field: str) -> memoryview:
         """Bytes after their size, not copied; null is empty."""
-        size = self.number(INT32, field)
+        return self.sized_view(self.number(INT32, field), field)
+
+    def sized_view(self, size: int, field: str) -> memoryview:
+        """The same for a size that was read with what stands before it."""
         return self._sized(0 if size == -1 else size, field)
 
     def end(self) -> None:

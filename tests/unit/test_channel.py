@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import threading
 import tracemalloc
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from fetcher.channel import BlockingChannel, ChannelAborted
+from fetcher.channel import BUFFER_STEP, BlockingChannel, ChannelAborted
 from fetcher.errors import ClosedChannelException, MalformedResponseException
 from zkconsumer.testing.waiting import scaled
 
@@ -95,6 +96,26 @@ def test_an_answer_larger_than_one_step_of_the_buffer_arrives_whole(listener: so
 
         assert bytes(channel.receive()) == answer
         sent.result(scaled(20))
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["as built", "in Python"])
+def test_answers_may_be_larger_and_smaller_than_those_before(
+    listener: socket.socket, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiled:
+        for name in ("receive", "receive_answer", "send_some"):
+            monkeypatch.setattr(f"fetcher.channel.{name}", None)
+    sizes = (4, 100_000, 5, 100_001, 99_999, 2 * BUFFER_STEP + 1, 7, BUFFER_STEP, 4)
+    answers = [random.Random(number).randbytes(size) for number, size in enumerate(sizes)]
+    with connected_pair(listener) as (channel, peer):
+        sent = in_background(lambda: peer.sendall(b"".join(map(framed, answers))))
+
+        received = [channel.receive() for _ in answers]  # kept, so that none may be written over
+
+        assert [bytes(one) for one in received] == answers
+        sent.result(scaled(20))
+        channel.send(b"request")
+        assert peer.recv(7) == b"request"
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 3], ids=["-1", "smallest", "0", "no correlation id"])
