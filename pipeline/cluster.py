@@ -94,10 +94,10 @@ class Brokers:
         return {where: Limits(first, ends[where]) for where, first in firsts.items()}
 
     def read(self, found: OffsetRange, *, fail_on_data_loss: bool) -> Iterator[Any]:
-        """The records of a range as Arrow batches with plain binary columns."""
+        """The records of a range as Arrow batches, whose keys and values point into what was fetched."""
         from zkconsumer.arrow import ArrowForm
 
-        form = ArrowForm(views=False)
+        form = ArrowForm(views=True)
         offset, size = found.start, self._settings.fetch_message_max_bytes
         info, silent_since_s = _info(found.where), None
         while offset < found.until:

@@ -128,8 +128,18 @@ def _session() -> Iterator[SparkSession]:
         pipeline.register(spark)
         yield spark
     finally:
-        end(spark)
         Tracker.close_if_any()
+        end(spark)
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    """Removed once receivers, which outlive their query by a moment, have left it."""
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            yield Path(directory)
+        finally:
+            Tracker.close_if_any()
 
 
 @dataclass(frozen=True)
@@ -195,8 +205,8 @@ def _measure(report: Report, reading: _Reading, case: Case, *, warms_up: bool) -
     measure = _stream_rate if case.is_stream else _bounded_rate
 
     def once(subject: str) -> Sample:
-        with tempfile.TemporaryDirectory() as directory:
-            rate, batch_s = measure(reading, subject, Path(directory), case.sink)
+        with _directory() as directory:
+            rate, batch_s = measure(reading, subject, directory, case.sink)
         return Sample(rate, {"s/batch": batch_s} if case.is_stream else {})
 
     with report.case(case.name, rounds=STREAM_ROUNDS if case.is_stream else ROUNDS, against=CONNECTOR) as found:
@@ -276,8 +286,8 @@ def _check(found: int, wanted: int) -> None:
 
 def _measure_latency(report: Report, reading: _Reading, size: Size) -> None:
     def once(subject: str) -> Sample:
-        with tempfile.TemporaryDirectory() as directory:
-            ages_ms = _latencies_ms(replace(reading, start="latest"), subject, Path(directory), size)
+        with _directory() as directory:
+            ages_ms = _latencies_ms(replace(reading, start="latest"), subject, directory, size)
         return Sample(statistics.median(ages_ms), {"oldest, ms": max(ages_ms), "batches": len(ages_ms)})
 
     with report.case(LATENCY, rounds=STREAM_ROUNDS, against=CONNECTOR) as found:

@@ -45,13 +45,15 @@ def test_a_bounded_read_begins_where_the_group_stands(
 
 
 def test_given_offsets_and_a_schema_of_some_columns(kafka: KafkaCluster, topic: str, batch: Source) -> None:
-    kafka.produce(topic, [b"x"] * 9, partition=1)
+    kafka.produce(topic, [b"the value of record %d" % offset for offset in range(9)], partition=1)
     wanted = {"starting_offsets": f'{{"{topic}": {{"1": 2}}}}', "ending_offsets": f'{{"{topic}": {{"1": 5}}}}'}
 
-    rows = batch("offset bigint, partition int", topics=topic, **wanted)
+    rows = batch("offset bigint, value binary, partition int", topics=topic, **wanted)
 
-    assert rows.columns == ["offset", "partition"]
-    assert [tuple(row) for row in rows.collect()] == [(2, 1), (3, 1), (4, 1)]
+    assert rows.columns == ["offset", "value", "partition"]
+    assert [tuple(row) for row in rows.collect()] == [
+        (2, b"the value of record 2", 1), (3, b"the value of record 3", 1), (4, b"the value of record 4", 1),
+    ]  # fmt: skip
 
 
 def test_mistakes_are_shown_in_one_line(topic: str, batch: Source) -> None:
