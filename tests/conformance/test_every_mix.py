@@ -44,10 +44,11 @@ def test_every_mix_of_two_to_so_many(
         for number, position in enumerate(_exchanges(size)):
             leaving, changed = NAMES[: position + 1], NAMES[position]
             kinds[changed] = real if kinds[changed] == "ours" else "ours"
-            walk.leave(*leaving, idle=True)
-            if walk.members:
-                walk.settle(verified=False)
-                met.add(_mix(walk))
+            for name in leaving:
+                walk.leave(name, idle=True)
+                if walk.members:
+                    walk.settle(verified=False)
+                    met.add(_mix(walk))
             walk.join({name: kinds[name] for name in leaving}, EQUAL)
             walk.settle(verified=number % VERIFIED_EACH == 0)
             met.add(_mix(walk))

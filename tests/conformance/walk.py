@@ -112,10 +112,12 @@ class Walk(ExitStack):
             list(pool.map(lambda one: one(), begin))
 
     def leave(self, *names: str, idle: bool = False) -> None:
-        """In order, one after the other: members of 0.8.2.2 that leave together may wait for each other's partitions
-        until all their retries are used up (Q7). With `idle` their processes stay, for a join() of the same name and
-        kind; subscriptions are those of before."""
-        for name in names:
+        """In order, each when the others have settled: members of 0.8.2.2 that leave together may wait for each other's
+        partitions until all their retries are used up (Q7). With `idle` their processes stay, for a join() of the same
+        name and kind; subscriptions are those of before."""
+        for number, name in enumerate(names):
+            if number:
+                self.settle(verified=False)
             leaving = self.members.pop(name)
             if idle:
                 self._idle[name, kind_of(leaving)] = leaving
