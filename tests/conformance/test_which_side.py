@@ -25,7 +25,7 @@ from zkconsumer.testing.zookeeper import ZooKeeperServer
 
 GROUPS = 10
 GROUPS_OF_DEFAULTS = 3
-GROUPS_ELSEWHERE = 8
+GROUPS_ELSEWHERE = 6
 SETTLING_S = 60.0
 ONCE_IN = 200  # runs in which a coin would be as lucky
 IN_KAFKA = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}
