@@ -53,6 +53,7 @@ class GroupMembership:
         self._events = events
         self._topic_count: TopicCount | None = None
         self._wildcard_topics: Sequence[str] = ()
+        self._watched: dict[str, None] = {}  # topics, in order; what was deleted stays
         self._sessions_lost_before = 0  # our registration
         keep_trying = config.emulation.keep_trying_to_rebalance
         self._executor = WatcherExecutor(consumer_id, self, events, keep_trying=keep_trying)
@@ -68,6 +69,8 @@ class GroupMembership:
             topics = list(topic_count.streams_of)
         self._watches.watch_session(self._executor)
         self._register(topic_count)
+        if self._zookeeper.one_by_one and isinstance(topic_count, WildcardTopicCount):
+            self._cluster.topics()  # As in 0.8.2.2: once more, for the streams.
         log.info("[%s], starting watcher executor thread for consumer %s", self._consumer_id, self._consumer_id)
         self._executor.start()
         self._watches.watch_members(paths.GroupPaths(self._config.group_id).ids)
@@ -120,6 +123,8 @@ class GroupMembership:
         log.info("[%s], Topics to consume = %s", self._consumer_id, _list(topics))
         if not added and not deleted:
             return False
+        if self._zookeeper.one_by_one:
+            self._look_again_at_all()
         self._watch(topics)
         self._rebalancer.synced_rebalance("topics changed")
         return True
@@ -164,7 +169,17 @@ class GroupMembership:
     def _watch(self, topics: Sequence[str]) -> None:
         for topic in topics:
             self._watches.watch_topic(topic)
+        self._watched |= dict.fromkeys(topics)
         self._watches.wait_until_set()
+
+    def _look_again_at_all(self) -> None:
+        """As in 0.8.2.2: for one new topic the list is read once more, and all that is watched is watched again."""
+        self._cluster.topics()
+        ids = paths.GroupPaths(self._config.group_id).ids
+        self._zookeeper.exists(ids)
+        self._zookeeper.children(ids)
+        for topic in self._watched:
+            self._zookeeper.exists(paths.topic(topic))
 
     def _watch_topic_list(self, topic_count: TopicCount) -> None:
         """For wildcards: be told of topics that come and go."""

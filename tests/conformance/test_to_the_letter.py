@@ -51,6 +51,7 @@ PROPERTIES = {
 }
 IN_KAFKA = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}
 TO_OFFSET_MANAGER = {"offset commit", "offset fetch"}
+LATER = {"later": 4}  # for wildcards
 SETTLING_S = 60.0
 
 
@@ -96,6 +97,7 @@ class Stage:
         self.version: ScalaVersion = "1.1.1" if kafka.version == "1.1.1" else "0.8.2.2"
         self._zookeeper = zookeeper
         self._client = client
+        self._topics = dict(TOPICS)
         self._rounds = 0  # records in each partition
         self._tap = WireTap()
         kafka.links[0].tap(self._pass_on)
@@ -103,17 +105,25 @@ class Stage:
             kafka.create_topic(topic, partitions=partitions)
         self._produce()
 
-    def run(self, who: Who, more: Mapping[str, str] | None = None) -> Run:
+    @property
+    def _partitions(self) -> int:
+        return sum(self._topics.values())
+
+    def run_with_wildcards(self, who: Who) -> Run:
+        """The same by a filter, and meanwhile a topic comes; works once."""
+        return self.run(who, whitelist="|".join([*TOPICS, *LATER]))
+
+    def run(self, who: Who, more: Mapping[str, str] | None = None, *, whitelist: str | None = None) -> Run:
         """One joins, reads, commits; another joins, so it has less; reads; the other leaves; it leaves. With `more`
         properties."""
         self._tap = tap = WireTap()
         group = Group(self._client, fresh("g"))
         with ExitStack() as stack:
-            first = self._member(stack, who, group, "A", more or {})
+            first = self._member(stack, who, group, "A", more or {}, whitelist)
             before_us = self._rounds
-            first.wait_until_delivered(before_us * sum(TOPICS.values()))
+            first.wait_until_delivered(before_us * self._partitions)
             first.commit_offsets()
-            second = self._member(stack, who, group, "B", more or {})
+            second = self._member(stack, who, group, "B", more or {}, whitelist)
             self._settle(group, 2)
             before = len(first.delivered()) + len(second.delivered())
             new = self._produce()
@@ -121,6 +131,11 @@ class Stage:
                 lambda: len(first.delivered()) + len(second.delivered()) >= before + new, "the new records", SETTLING_S
             )
             first.commit_offsets()
+            if whitelist is not None:
+                so_far = len(tap.seen)
+                self._create_later()
+                self._settle(group, 2)
+                eventually(lambda: self._are_all_fetched(tap.seen[so_far:]), "fetches by both", SETTLING_S)
             so_far = len(tap.seen)
             second.stop()
             self._settle(group, 1)
@@ -131,33 +146,51 @@ class Stage:
         asked = [one for one in tap.seen if one.client_id == "A" and one.api in APIS.values()]
         return Run([_plain(one, chroot, group.name, before_us) for one in log], asked)
 
-    def _member(self, stack: ExitStack, who: Who, group: Group, name: str, more: Mapping[str, str]) -> Member:
+    def _member(
+        self, stack: ExitStack, who: Who, group: Group, name: str, more: Mapping[str, str], whitelist: str | None
+    ) -> Member:
         make: Any = partial(ScalaConsumer, version=self.version)
         if who == "ours":
             profile = self.version.rpartition(".")[0]
             switches = emulation(profile).with_switches(request_versions=profile, zookeeper_requests="one by one")
             make = partial(OurMember, emulate=switches)
-        topics = dict.fromkeys(TOPICS, 1)
+        topics = dict.fromkeys(TOPICS, 1) if whitelist is None else None
         properties = {**PROPERTIES, "client.id": name, **more}
         member: Member = stack.enter_context(
-            make(self._kafka.zookeeper_connect, group.name, topics, consumer_id=name, properties=properties)
+            make(
+                self._kafka.zookeeper_connect,
+                group.name,
+                topics,
+                whitelist=whitelist,
+                consumer_id=name,
+                properties=properties,
+            )
         )
         return member
 
     def _is_everything_fetched(self, seen: list[Seen]) -> bool:
-        return any(one.api == "fetch" and len(one.partitions) == sum(TOPICS.values()) for one in seen)
+        return any(one.api == "fetch" and len(one.partitions) == self._partitions for one in seen)
+
+    def _are_all_fetched(self, seen: list[Seen]) -> bool:
+        fetched = {where[:2] for one in seen if one.api == "fetch" for where in one.partitions}
+        return len(fetched) == self._partitions
+
+    def _create_later(self) -> None:
+        for topic, partitions in LATER.items():
+            self._kafka.create_topic(topic, partitions=partitions)
+        self._topics |= LATER
 
     def _produce(self) -> int:
-        for topic, partitions in TOPICS.items():
+        for topic, partitions in self._topics.items():
             for partition in range(partitions):
                 self._kafka.produce(topic, [b"record"], partition=partition)
         self._rounds += 1
-        return sum(TOPICS.values())
+        return self._partitions
 
     def _settle(self, group: Group, members: int) -> None:
         def is_settled() -> bool:
-            owners = [owner for topic in TOPICS for owner in group.owners(topic).values()]
-            return len(owners) == sum(TOPICS.values()) and len({one.rpartition("-")[0] for one in owners}) == members
+            owners = [owner for topic in self._topics for owner in group.owners(topic).values()]
+            return len(owners) == self._partitions and len({one.rpartition("-")[0] for one in owners}) == members
 
         eventually(is_settled, f"{members} who own everything", SETTLING_S)
 
@@ -206,6 +239,18 @@ def test_the_offset_manager_is_asked_in_the_same_order(zookeeper_server: ZooKeep
     """A1, J12: and ZooKeeper is asked for no offset."""
     with staged(zookeeper_server, "0.8.2.2") as stage:
         assert compare(stage, IN_KAFKA) >= TO_OFFSET_MANAGER
+
+
+@pytest.mark.conformance_full
+@pytest.mark.parametrize("version", ["0.8.2.2", "1.1.1"])
+def test_a_new_topic_makes_wildcards_ask_for_the_same(zookeeper_server: ZooKeeperServer, version: ScalaVersion) -> None:
+    """A1, D7: for one new topic everything is watched anew."""
+    with staged(zookeeper_server, version) as stage:
+        real = stage.run_with_wildcards("real")
+    with staged(zookeeper_server, version) as stage:
+        ours = stage.run_with_wildcards("ours")
+
+    assert ours.log == real.log
 
 
 def compare(stage: Stage, more: Mapping[str, str] | None = None) -> set[str]:
