@@ -1,11 +1,17 @@
-"""Who knows only ZooKeeper's tree and log and what brokers are asked cannot say which members of a group are ours."""
+"""Who knows only ZooKeeper's tree and log and what brokers are asked cannot say which members of a group are ours.
+
+Where somebody can, as after a lost session, no test says so; docs/compatibility.md does, with figures made by
+
+    python -m tests.conformance.test_which_side "lost connections" 4    # so many groups of that world
+"""
 
 from __future__ import annotations
 
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -160,9 +166,14 @@ class Town:
             twin.start(scaled(20))
             twin.stop()
             twin.close()
-            eventually(lambda: members[name].session()[0] not in (0, old[0]), "a new session", SETTLING_S)  # noqa: B023
-            eventually(lambda: members[name].consumer_id in group.members(), "its registration", SETTLING_S)  # noqa: B023
+            registration = f"{group.path}/ids/{members[name].consumer_id}"
+            eventually(lambda: self._owner_of(registration) not in (None, old[0]), "its new session", SETTLING_S)  # noqa: B023
             self._settle(group, partitions)
+
+    def _owner_of(self, path: str) -> int | None:
+        """Whose session a node belongs to."""
+        found = self._client.exists(path)
+        return None if found is None else int(found.ephemeralOwner)
 
     def _produce(self, members: dict[str, ScalaConsumer], partitions: dict[str, int]) -> None:
         before = sum(len(member.delivered()) for member in members.values())
@@ -199,8 +210,8 @@ def _judged(evidence: Evidence, is_ours: bool) -> Member:
     return Member(evidence.group, is_ours, frozenset(clues(evidence)), timing(evidence))
 
 
-@pytest.fixture(scope="module")
-def towns() -> Iterator[Callable[[ScalaVersion], Town]]:
+@contextmanager
+def built() -> Iterator[Callable[[ScalaVersion], Town]]:
     """A town of each release that is asked for."""
     with ExitStack() as stack:
 
@@ -215,6 +226,12 @@ def towns() -> Iterator[Callable[[ScalaVersion], Town]]:
             client.start(60)
             return Town(zookeeper, kafka, client, link)
 
+        yield town
+
+
+@pytest.fixture(scope="module")
+def towns() -> Iterator[Callable[[ScalaVersion], Town]]:
+    with built() as town:
         yield town
 
 
@@ -268,3 +285,18 @@ def test_nor_where_more_happens(
         found = told(world, members)
     assert len(members) == 4 * GROUPS_ELSEWHERE
     assert min(verdict.chance for verdict in found.values()) > 1 / ONCE_IN, (found, telltales(members)[:20])
+
+
+def main(name: str, groups: str) -> None:
+    """Judge one world, and show what tells most."""
+    [world] = [one for one in (PLAIN, *AT_CHANCE, *TOLD_APART) if one.name == name]
+    with built() as towns:
+        town = towns(world.release)
+        members = [member for number in range(int(groups)) for member in town.group(world, number, world.alike)]
+    told(world, members)
+    for right, clue in telltales(members)[:20]:
+        print(f"{right:.0%} {clue}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
