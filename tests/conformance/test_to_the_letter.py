@@ -255,8 +255,8 @@ def test_the_offset_manager_is_asked_in_the_same_order(zookeeper_server: ZooKeep
 @pytest.mark.conformance_full
 @pytest.mark.parametrize("version", ["0.8.2.2", "1.1.1"])
 def test_a_new_topic_makes_wildcards_ask_for_the_same(zookeeper_server: ZooKeeperServer, version: ScalaVersion) -> None:
-    """A1, D7: for one new topic everything is watched anew. Counted up to each release; what comes between a release and
-    the claims that follow depends on what the other member does meanwhile."""
+    """A1, D7: for one new topic everything is watched anew. Counted up to each release: what comes between a release
+    and the claims that follow depends on what the other member does meanwhile."""
     with staged(zookeeper_server, version) as stage:
         real = stage.run_with_wildcards("real")
     with staged(zookeeper_server, version) as stage:
