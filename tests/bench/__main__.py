@@ -14,6 +14,7 @@ something was not measured; 130 and 143: interrupted.
 from __future__ import annotations
 
 import argparse
+import compileall
 import importlib
 import json
 import signal
@@ -36,6 +37,8 @@ from tests.bench.results import NoResults, Planned, Results
 from tests.bench.schedule import expected_s, rough
 from tests.bench.tables import lacking_lines, promise_table, runs_table
 
+ROOT = Path(__file__).parents[2]
+COMPILED = ("fetcher", "zkconsumer", "pipeline", "tests/bench")
 OUTPUT = Path("bench-results")
 IN_DIRECTORY = Path()  # stands for the file there
 HUNG_AFTER = 4  # times what was expected, and
@@ -198,6 +201,7 @@ def _measure(
             f"  {one}: {len(cases)} cases, {rough(expected_s(cases))}: {escape(benches[one].what)}", style="dim"
         )
     console.print("Before each line below: the time gone, and what is left as far as one can tell.", style="dim")
+    _compile()
     with Children() as children:
         for number, name in enumerate(names, 1):
             cases = [planned for planned in chosen if planned.bench == name]
@@ -222,6 +226,12 @@ def _measure(
     ended = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     found.run.ended = ended if received is None else f"{signal.Signals(received).name}, {ended}"
     return found, received
+
+
+def _compile() -> None:
+    """As pip does with what it installs, and did with all others here: else each of our processes would do it again."""
+    for name in COMPILED:
+        compileall.compile_dir(ROOT / name, quiet=2)
 
 
 def _finish(console: Console, catalogue: _Catalogue, found: Results, file: Path, interrupted: int | None) -> int:
