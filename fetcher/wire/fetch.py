@@ -12,7 +12,7 @@ Rule: before version 4 a broker converts what it holds to what the version knows
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -125,7 +125,7 @@ def _decode_plain(version: int, data: bytes | bytearray | memoryview) -> FetchRe
     return FetchResponse({TopicAndPartition(topic, partition): fetched}, throttle_time_ms, error_of_all, correlation_id)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _plain_forms(version: int) -> tuple[Struct, Struct]:
     """Up to the topic's name, and from there to the messages."""
     beginning = ">i" if version == 0 else ">ii" if version < 7 else ">iihi"

@@ -7,8 +7,8 @@
     python -m tests.bench --merge ONE TWO         no measuring: results of several runs as one report
 
 Each sample is written to DIRECTORY/bench.json as it comes (default: bench-results); at the end, after an error and
-after Ctrl-C too, tables are printed and bench.html is drawn beside it. Exit code 1: a promise was not kept, or
-something was not measured; 130 and 143: interrupted.
+after Ctrl-C too, tables are printed, bench.html is drawn beside it, and bench.md has the tables for a page. Exit code
+1: a promise was not kept, or something was not measured; 130 and 143: interrupted.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from rich.markup import escape
 
 from tests.bench import results
 from tests.bench.children import Children
+from tests.bench.markdown import write_markdown
 from tests.bench.pictures import write_page
 from tests.bench.promises import Promise, Status, Verdict, verdicts
 from tests.bench.report import is_named, one_line, wide_console
@@ -239,6 +240,7 @@ def _finish(console: Console, catalogue: _Catalogue, found: Results, file: Path,
     found.write(file)
     judged = verdicts(catalogue.promises, found)
     page = write_page(found, judged, file.with_name("bench.html"))
+    write_markdown(found, judged, file.with_name("bench.md"))
     if interrupted is not None:
         console.print(
             f"\nended by {signal.Signals(interrupted).name}: this is what was measured until then", style="bold"
