@@ -81,9 +81,10 @@ def encode_fetch_request(
 def decode_fetch_response(version: int, data: bytes | bytearray | memoryview) -> FetchResponse:
     """Read a response, from its correlation id on; MalformedResponseException if it is not one of this version."""
     _check(version)
-    plain = _decode_plain(version, data)
-    if plain is not None:
-        return plain
+    return _decode_plain(version, data) or _decode_any(version, data)
+
+
+def _decode_any(version: int, data: bytes | bytearray | memoryview) -> FetchResponse:
     reader = Reader(data, f"fetch response version {version}")
     beginning = _BEGINNING if version == 0 else _BEGINNING_WITH_THROTTLING if version < 7 else _BEGINNING_WITH_SESSION
     # The numbers of older versions, and 0 for those they lack.
