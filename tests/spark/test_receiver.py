@@ -123,6 +123,7 @@ def test_mistakes_are_told_in_one_line(
     assert "receivers=2: each takes a core" in refused(receivers=2)
     assert "write_ahead=True needs directory" in refused(write_ahead=True)
     assert "no option auto.ofset.reset; did you mean auto.offset.reset" in refused(kafka_params={"auto.ofset.reset": 1})
+    assert "maxOffsetsPerTrigger is an option of group mode" in refused(kafka_params={"maxOffsetsPerTrigger": "5"})
     with pytest.raises(UnknownOption, match="topic has 0 threads"):
         pipeline.create_stream(spark, kafka.zookeeper_connect, "g", {"topic": 0})
 
