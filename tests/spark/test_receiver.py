@@ -134,6 +134,8 @@ def test_mistakes_are_told_in_one_line(
         return str(error.value)
 
     assert "there is no topic nowhere" in fails(received("nowhere"))
+    unreachable = received(topic, zk_quorum="127.0.0.1:1", kafka_params={"zookeeper.connection.timeout.ms": "500"})
+    assert "zookeeper.connect=127.0.0.1:1: " in fails(unreachable)
     file = sink.segments.with_name("file")
     file.write_text("")
     assert f"directory {file} cannot be used" in fails(received(topic, directory=str(file)))
