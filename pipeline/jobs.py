@@ -157,6 +157,27 @@ def pauses(delivered: DataFrame) -> DataFrame:
     )
 
 
+def waits(produced: DataFrame, delivered: DataFrame) -> DataFrame:
+    """Of each record that was delivered: from its acknowledgement to its first delivery, which may come before."""
+    made = produced.select(
+        *PARTITION, "offset", "time_ms", F.lit(0).alias("late"), F.lit(None).cast("string").alias("member")
+    )
+    read = delivered.select(*PARTITION, "offset", "time_ms", F.lit(1).alias("late"), "member")
+    in_turn = Window.partitionBy(*PARTITION).orderBy("offset", "late", "time_ms", "member")
+    return (
+        made.unionByName(read)
+        .withColumn("before", F.lag(F.struct("offset", "late", "time_ms")).over(in_turn))
+        .where((F.col("late") == 1) & (F.col("before.late") == 0) & (F.col("before.offset") == F.col("offset")))
+        .select(
+            *PARTITION,
+            "offset",
+            "member",
+            F.col("before.time_ms").alias("produced_ms"),
+            F.greatest(F.col("time_ms") - F.col("before.time_ms"), F.lit(0)).alias("wait_ms"),
+        )
+    )
+
+
 def rebalances(owned: DataFrame, *, quiet_ms: int = QUIET_MS) -> DataFrame:
     """Windows in which ownership changed: from the first partition without an owner until all have one again.
 

@@ -30,6 +30,7 @@ class Figures:
     pauses: int
     median_pause_ms: int
     longest_pause_ms: int
+    longest_wait_ms: int  # of a record, from its acknowledgement to its first delivery
     rebalances: int
     rebalance_ms: int  # all of them together
     partitions_stopped: int
@@ -89,6 +90,7 @@ def _of(
         pauses=len(pauses),
         median_pause_ms=round(median(pauses)) if pauses else 0,
         longest_pause_ms=max(pauses, default=0),
+        longest_wait_ms=max((row["wait_ms"] for row in mine("waits")), default=0),
         rebalances=len(windows),
         rebalance_ms=sum(row["duration_ms"] for row in windows),
         partitions_stopped=sum(row["partitions_stopped"] for row in windows),

@@ -29,8 +29,10 @@ th[scope=row], td.text { text-align: left } th[scope=row] { min-width: 12rem } t
 .swatch { display: inline-block; width: .8em; height: .8em; margin-right: .5em; border-radius: 2px;
   background: var(--of) }
 .new .swatch { background: repeating-linear-gradient(135deg, var(--of) 0 2px, #ffffff 2px 3.5px) }
-.length { display: inline-block; width: 7rem; height: .7em; margin-right: .6em; text-align: left; background: #e6ebf0 }
+.length { display: inline-block; width: 5.5rem; height: .7em; margin-right: .6em; text-align: left;
+  background: #e6ebf0 }
 .length i { display: block; height: 100%; background: var(--accent) }
+.beside { display: inline-block; min-width: 4.2em }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: 1rem }
 .card { border: 1px solid var(--line); border-top: 4px solid var(--of); border-radius: 4px; padding: .8rem 1rem }
 .card h3 { margin: 0 } .card p { margin: .4rem 0 0; font-size: .95rem }

@@ -36,6 +36,7 @@ LABELS = {
     "partitions_moved": "partitions moved",
     "median_pause_ms": "median pause",
     "longest_pause_ms": "longest pause",
+    "longest_wait_ms": "longest wait",
     "most_lag": "most lag, records",
     "zookeeper_packets": "ZooKeeper packets",
     "most_watches": "ZooKeeper watches",

@@ -221,6 +221,18 @@ def test_lag_is_what_is_produced_and_not_yet_delivered(spark: SparkSession) -> N
     ]
 
 
+def test_a_record_waits_from_its_acknowledgement_to_its_first_delivery(spark: SparkSession) -> None:
+    """Told of before it was acknowledged: no wait. Delivered to nobody: lost, no wait. Not produced here: nothing."""
+    made = produced(spark, 0, 1, 2, 3)  # at 0, 10, 20, 30
+    read = delivered(spark, ("a", 0, 25), ("b", 0, 900), ("a", 1, 8), ("b", 3, 1030), ("b", 7, 2000))
+
+    assert found(jobs.waits(made, read), "offset", "member", "produced_ms", "wait_ms") == [
+        (0, "a", 0, 25),
+        (1, "a", 10, 0),
+        (3, "b", 30, 1000),
+    ]
+
+
 def committed(spark: SparkSession, *rows: tuple[int, int]) -> DataFrame:
     return frame(
         spark, "committed", *({"offset": offset, "time_ms": time_ms, "store": "kafka"} for offset, time_ms in rows)
