@@ -122,7 +122,7 @@ def judge(history: History, *, progress: Callable[[str], None] = lambda _: None)
     }
     windows = jobs.rebalances(owned).cache()
     figures = {
-        "pauses": jobs.pauses(delivered),
+        "pauses": jobs.handovers(jobs.pauses(delivered)),
         "waits": _longest(_since(starts, jobs.waits(produced, delivered), "produced_ms")),
         "rebalances": jobs.herd(windows, history["transaction"], history["load"]),
         "lag": jobs.lag_over_time(produced, delivered),

@@ -32,7 +32,7 @@ def headline(rows: Sequence[Figures]) -> str:
         said.append(f"The longest silence of a partition that changed hands was {_by_consumer(rows, PAUSE)}.")
     elif any(one.longest_wait_ms for one in rows):
         said.append(
-            "No partition changed hands. The record that waited longest for its reader waited"
+            "No partition was silent while it changed hands. The record that waited longest for its reader waited"
             f" {_by_consumer(rows, WAIT)}."
         )
     return " ".join(said)

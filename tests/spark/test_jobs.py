@@ -155,6 +155,19 @@ def test_a_pause_goes_from_the_last_of_the_old_to_the_first_of_the_new(spark: Sp
     ]  # fmt: skip
 
 
+def test_two_members_that_read_at_once_hand_nothing_over(spark: SparkSession) -> None:
+    """a stands still until 8000 and wakes up as a zombie beside b, which then keeps the partition."""
+    reads = delivered(
+        spark,
+        ("a", 0, 1000), ("b", 1, 5000), ("b", 2, 7990), ("a", 1, 8000), ("b", 3, 8010), ("a", 2, 8020),
+        ("b", 4, 8030), ("b", 5, 9000), ("c", 6, 9100),
+    )  # fmt: skip
+
+    assert found(jobs.handovers(jobs.pauses(reads)), "old_member", "new_member", "pause_ms") == [
+        ("a", "b", 4000), ("b", "c", 100),
+    ]  # fmt: skip
+
+
 def test_changes_of_owners_close_together_are_one_rebalance(spark: SparkSession) -> None:
     first = owned(spark, ("a", 0, 5000), ("a", 5100, 9000), ("b", 9000, None))
     second = first.selectExpr(
