@@ -110,11 +110,13 @@ def show_verdicts(console: Console, runs: Sequence[Verdicts]) -> None:
     for heading in ("", *subjects):
         table.add_column(Text(heading), overflow="fold")
     for run in runs:
-        cells = (run.found.get(name) for name in subjects)
-        table.add_row(run.scenario, *(Text(in_words(each), "red" if each and "lost" in each else "") for each in cells))
+        cells = (Text(in_words(run, name), "red" if "lost" in run.found.get(name, {}) else "") for name in subjects)
+        table.add_row(run.scenario, *cells)
     console.print(table)
     console.print(
-        "again: delivered again; non-owner: delivered by one; back: commits going back; –: nothing", style="dim"
+        "seconds: how long a record waited at most; again: records delivered again; non-owner: delivered by one;"
+        " back: commits going back",
+        style="dim",
     )
 
 

@@ -42,10 +42,13 @@ def happened(one: Figures) -> str:
     """One paragraph about a subject."""
     said = [f"{one.title}: {one.produced:,} records, {one.delivered:,} deliveries."]
     said.append("None was lost." if not one.lost else f"{one.lost:,} records were lost.")
+    early = max(0, one.delivered + one.lost - one.produced - one.duplicated)
     if one.duplicated:
-        said.append(f"{one.duplicated:,} deliveries were repetitions.")
+        more = f", {early:,} more came while the group formed" if early else ""
+        said.append(f"{one.duplicated:,} deliveries were repetitions{more}.")
     else:
-        said.append("Each was delivered once.")
+        more = f", but for {early:,} while the group formed" if early else ""
+        said.append(f"Each was delivered once{more}.")
     if one.reordered:
         said.append(f"{one.reordered:,} came after a later record of their partition.")
     if one.delivered_by_non_owner:
