@@ -288,6 +288,7 @@ class _Play:
         """Records at a steady rate, to all partitions in turn, until told to end."""
         producer = Producer(
             {"bootstrap.servers": self._kafka.bootstrap_servers, "acks": "all", "linger.ms": 5, "log_level": 2,
+             "enable.idempotence": True,  # a record that is stored once more is no repetition of the consumer's
              "message.timeout.ms": 60_000, "topic.metadata.refresh.interval.ms": 1000}
         )  # fmt: skip
         self._flushed = False
@@ -303,7 +304,7 @@ class _Play:
         self._flushed = True
 
     def _stored(self, error: Any, message: Any) -> None:
-        if error is None:
+        if error is None and message.offset() >= 0:  # an acknowledgement that was lost may come without an offset
             self._produced += 1
             self._add(
                 {

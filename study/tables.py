@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +21,7 @@ from study.spread import (
     spread_of,
     unsteady_verdicts,
 )
-from study.verdicts import Verdicts, in_words, subjects_of
+from study.verdicts import WORDS, Verdicts, in_words, subjects_of
 from study.words import duration, happened, means
 
 LABELS = {
@@ -41,6 +42,7 @@ LABELS = {
     "zookeeper_packets": "ZooKeeper packets",
     "most_watches": "ZooKeeper watches",
 }
+_FOUND = "again: records delivered again; non-owner: delivered by one; back: commits going back"
 WIDE = 4
 """From more consumers on, columns are headed by short names."""
 
@@ -104,8 +106,11 @@ def show_spread(console: Console, runs_of: Mapping[str, Sequence[Run]]) -> None:
 
 
 def show_verdicts(console: Console, runs: Sequence[Verdicts]) -> None:
-    """A line a run, a column a consumer."""
+    """A line a run and a column a consumer; of many consumers, a line for each of them."""
     subjects = subjects_of(runs)
+    if len(subjects) > WIDE:
+        _show_long_verdicts(console, runs)
+        return
     table = Table(pad_edge=False)
     for heading in ("", *subjects):
         table.add_column(Text(heading), overflow="fold")
@@ -113,10 +118,26 @@ def show_verdicts(console: Console, runs: Sequence[Verdicts]) -> None:
         cells = (Text(in_words(run, name), "red" if "lost" in run.found.get(name, {}) else "") for name in subjects)
         table.add_row(run.scenario, *cells)
     console.print(table)
+    console.print(f"seconds: how long a record waited at most; {_FOUND}", style="dim")
+
+
+def _show_long_verdicts(console: Console, runs: Sequence[Verdicts]) -> None:
+    checks = [check for check in CHECKS if any(check in found for run in runs for found in run.found.values())]
+    table = Table(pad_edge=False, collapse_padding=True, box=SIMPLE_HEAD)  # so it fits eighty columns
+    for heading in ("", ""):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("wait", "pause", *(WORDS[check] for check in checks)):
+        table.add_column(heading, justify="right", min_width=5)
+    for run in runs:
+        for number, (subject, found) in enumerate(run.found.items()):
+            times = (run.longest_wait_ms[subject], run.longest_pause_ms[subject])
+            cells = [f"{value / 1000:.1f} s" if value else "" for value in times]
+            counts = (_cell(check, found[check]) if check in found else Text("") for check in checks)
+            table.add_row("" if number else run.scenario, subject, *cells, *counts)
+        table.add_section()
+    console.print(table)
     console.print(
-        "seconds: how long a record waited at most; again: records delivered again; non-owner: delivered by one;"
-        " back: commits going back",
-        style="dim",
+        f"wait: the longest of a record; pause: the longest of a partition that changed hands; {_FOUND}", style="dim"
     )
 
 
