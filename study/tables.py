@@ -19,6 +19,7 @@ from study.spread import (
     found_in,
     pauses_apart,
     spread_of,
+    undecided_verdicts,
     unsteady_verdicts,
 )
 from study.verdicts import WORDS, Verdicts, in_words, subjects_of
@@ -103,6 +104,11 @@ def show_spread(console: Console, runs_of: Mapping[str, Sequence[Run]]) -> None:
             console.print(Text(f"{title}: ") + Text("no" if lines else "yes", "red" if lines else "green"))
             for line in lines:
                 console.print(f"  {line}", markup=False)
+    undecided = undecided_verdicts(runs_of)
+    if undecided:
+        console.print("found of one subject only, so seldom that it may be chance (more --runs decide it):")
+        for line in undecided:
+            console.print(f"  {line}", markup=False)
 
 
 def show_verdicts(console: Console, runs: Sequence[Verdicts]) -> None:
