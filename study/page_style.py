@@ -49,7 +49,8 @@ footer { color: var(--soft); font-size: .9rem; border-top: 1px solid var(--line)
   header .note { color: var(--soft) }
   figure, tr, .card { break-inside: avoid } h2, h3, caption { break-after: avoid } thead { display: table-header-group }
   .wide { overflow: visible } .chart > div { min-width: 0 } .cards { grid-template-columns: 1fr 1fr }
-  table { font-size: 8.5pt } th, td { padding: .2rem .4rem } th[scope=row] { min-width: 7rem }
+  table { font-size: 8pt } th, td { padding: .2rem .3rem } th[scope=row] { min-width: 6.5rem } .length { display: none }
+  thead th { overflow-wrap: anywhere }
 }
 """
 

@@ -20,13 +20,12 @@ def headline(rows: Sequence[Figures]) -> str:
     said.append(f"{names(losers)} lost records." if losers else "No consumer lost a record.")
     again = [one for one in rows if one.duplicated]
     if again:
-        said.append("All" if len(again) == len(rows) and len(rows) > 1 else names(again))
-        said[-1] += " delivered some again."
+        said.append(f"{_who(again, rows)} delivered some again.")
     else:
         said.append("None delivered one twice.")
     zombies = [one for one in rows if one.delivered_by_non_owner]
     if zombies:
-        said.append(f"{names(zombies)} delivered records of partitions that belonged to another member by then.")
+        said.append(f"{_who(zombies, rows)} delivered records of partitions that belonged to another member by then.")
     slowest = max(rows, key=lambda one: one.longest_pause_ms, default=None)
     if slowest is not None and slowest.longest_pause_ms:
         said.append(f"The longest silence of a partition that changed hands was {_by_consumer(rows, PAUSE)}.")
@@ -57,7 +56,7 @@ def happened(one: Figures) -> str:
         said.append(f"{one.commits_going_back:,} commits went back behind an earlier one.")
     if one.rebalances:
         said.append(
-            f"The group rebalanced {_times(one.rebalances)}, {one.rebalance_ms / 1000:.1f} s in all;"
+            f"The group rebalanced {_times(one.rebalances)}, {duration(one.rebalance_ms)} in all;"
             f" partitions were stopped {_times(one.partitions_stopped)} to move {one.partitions_moved}."
         )
     else:
@@ -86,8 +85,8 @@ def means(rows: Sequence[Figures]) -> list[str]:
     zombies = [one for one in rows if one.delivered_by_non_owner]
     if zombies:
         said.append(
-            f"{names(zombies)} went on delivering after losing partitions: a member that stood still does not know it."
-            " Moving a group does not change that; only an application that bears repetitions does."
+            f"{_who(zombies, rows)} went on delivering after losing partitions: a member that stood still does not"
+            " know it. Moving a group does not change that; only an application that bears repetitions does."
         )
     if old and new:
         packets_old, packets_new = (max(one.zookeeper_packets for one in side) for side in (old, new))
@@ -122,6 +121,14 @@ def names(rows: Sequence[Figures]) -> str:
     return " and ".join(filter(None, (", ".join(titles[:-1]), *titles[-1:])))
 
 
+def _who(some: Sequence[Figures], rows: Sequence[Figures]) -> str:
+    """As short as it can be said."""
+    others = [one for one in rows if one not in some]
+    if not others and len(rows) > 1:
+        return "All consumers"
+    return f"All but {names(others)}" if len(others) < len(some) - 1 else names(some)
+
+
 def _records(rows: Sequence[Figures]) -> list[str]:
     if any(one.lost for one in rows):
         said = [
@@ -132,10 +139,9 @@ def _records(rows: Sequence[Figures]) -> list[str]:
     again = [one for one in rows if one.duplicated]
     if again:
         counts = ", ".join(f"{one.duplicated:,}" for one in again)
-        who = "All consumers" if len(again) == len(rows) > 1 else names(again)
         said.append(
-            f"{who} delivered records again ({counts}). What was delivered after the last commit comes again when"
-            " its partition gets another reader, under both protocols; how much depends on how long ago that commit"
+            f"{_who(again, rows)} delivered records again ({counts}). What was delivered after the last commit comes"
+            " again when its partition gets another reader, under both protocols; how much depends on how long ago that commit"
             " was. An application has to bear repetitions before a migration and after it."
         )
     return said

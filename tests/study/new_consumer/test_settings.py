@@ -120,7 +120,12 @@ def test_internal_topics_are_left_out_unless_wanted(
     pattern = f"{topic}|__consumer_offsets"
     found = {}
     for exclude in (True, False):
-        consumer = new_consumer(group_id=f"{group}-{exclude}", exclude_internal_topics=exclude)
+        consumer = new_consumer(
+            group_id=f"{group}-{exclude}",
+            exclude_internal_topics=exclude,
+            key_deserializer=bytes,
+            value_deserializer=bytes,
+        )
         consumer.subscribe(pattern=pattern)
         poll_until([consumer], lambda consumer=consumer: bool(consumer.assignment()), "partitions")  # type: ignore[misc]
         found[exclude] = {partition.topic for partition in consumer.assignment()}
