@@ -24,7 +24,8 @@ th, td { border-bottom: 1px solid var(--line); padding: .35rem .7rem; text-align
 thead th:first-child { text-align: left }
 thead th { vertical-align: bottom; background: #eef3f7; border-bottom: 2px solid #b9c6d2 }
 td:not(.text) { white-space: nowrap }
-th[scope=row], td.text { text-align: left } th[scope=row] { min-width: 12rem } tbody tr:hover { background: #f6f9fb }
+th[scope=row], td.text, thead th.text { text-align: left }
+th[scope=row] { min-width: 12rem } tbody tr:hover { background: #f6f9fb }
 .good { color: #1d6b3a } .warn { background: #fdf3d8 } .bad { background: #fbe3df; font-weight: bold }
 .swatch { display: inline-block; width: .8em; height: .8em; margin-right: .5em; border-radius: 2px;
   background: var(--of) }

@@ -287,7 +287,8 @@ def _evidence(
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
-    head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in columns)
+    kinds = [next((_kind(row[number]) for row in rows if row[number] != ""), "") for number in range(len(columns))]
+    head = "".join(f'<th scope="col"{kind}>{escape(str(name))}</th>' for name, kind in zip(columns, kinds, strict=True))
 
     def cell(value: Any) -> str:
         text = "" if value is None else str(value)

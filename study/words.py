@@ -141,8 +141,8 @@ def _records(rows: Sequence[Figures]) -> list[str]:
         counts = ", ".join(f"{one.duplicated:,}" for one in again)
         said.append(
             f"{_who(again, rows)} delivered records again ({counts}). What was delivered after the last commit comes"
-            " again when its partition gets another reader, under both protocols; how much depends on how long ago that commit"
-            " was. An application has to bear repetitions before a migration and after it."
+            " again when its partition gets another reader, under both protocols; how much depends on how long ago"
+            " that commit was. An application has to bear repetitions before a migration and after it."
         )
     return said
 
