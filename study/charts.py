@@ -140,7 +140,7 @@ def _silences(one: Figures, tables: Mapping[str, Sequence[Row]], start: int) -> 
     x: list[float | None] = []
     y: list[str | None] = []
     for row in tables["pauses"]:
-        if row["subject"] == one.subject and row["until_ms"] >= start and row["pause_ms"] >= SHOWN_PAUSE_MS:
+        if row["subject"] == one.subject and row["from_ms"] >= start and row["pause_ms"] >= SHOWN_PAUSE_MS:
             x += [(row["from_ms"] - start) / 1000, (row["until_ms"] - start) / 1000, None]
             y += [_where(row), _where(row), None]
     return {

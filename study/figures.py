@@ -76,8 +76,8 @@ def _of(
     def mine(table: str) -> list[Row]:
         return [row for row in tables[table] if row["subject"] == name]
 
-    pauses = [row["pause_ms"] for row in mine("pauses") if row["until_ms"] >= start]
-    windows = [row for row in mine("rebalances") if row["until_ms"] >= start]
+    pauses = [row["pause_ms"] for row in mine("pauses") if row["from_ms"] >= start]
+    windows = [row for row in mine("rebalances") if row["from_ms"] >= start]
     sizes = (mine("sizes") or [{"produced": 0, "delivered": 0}])[0]
     commits = mine("commits")
     return Figures(

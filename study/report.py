@@ -252,7 +252,7 @@ def _rebalance_table(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]
             *(row[column] for column in columns),
         ]
         for row in tables["rebalances"]
-        if row["until_ms"] >= start_ms(tables, row["subject"])
+        if row["from_ms"] >= start_ms(tables, row["subject"])
     ]
     heads = ["consumer", "at, s", "duration, ms", "stopped", "moved", "writes", "packets", "watches"]
     return _table(heads, cells, "Rebalances")

@@ -26,7 +26,9 @@ GROUP = "study"
 SETTLE_TIMEOUT_S = 120.0
 DRAIN_TIMEOUT_S = 60.0
 SAMPLE_S = 0.1
-START_ESTIMATE_S = 5.0
+HEARTBEATS_A_SESSION = 3
+SETTLED_S = 0.5
+START_ESTIMATE_S = 7.0
 Tell = Callable[[str], None]
 
 
@@ -66,6 +68,8 @@ class _Play:
         self._names: dict[str, int] = {}
         self._links: dict[str, Link] = {}
         self._delivered: set[tuple[str, int, int]] = set()
+        self._reader: dict[tuple[str, int], str] = {}
+        self._reader_changed_s = 0.0
         self._partitions: list[tuple[str, int]] = [(t, p) for t, n in scenario.topics.items() for p in range(n)]
         self._joins: list[Future[None]] = []
         self._ending = threading.Event()
@@ -103,7 +107,7 @@ class _Play:
         self._join(scenario.members)
         for join in self._joins:
             join.result()
-        eventually(self._all_partitions_read, "every partition read", SETTLE_TIMEOUT_S)
+        eventually(self._is_settled, "every partition read, by the same member for a while", SETTLE_TIMEOUT_S)
         self._ending.wait(wait_s)
         self._start_s = time.monotonic()
         self._event("start")
@@ -360,9 +364,22 @@ class _Play:
                 self._reports.append(line)
                 if line["kind"] == "delivered":
                     self._delivered.add((line["topic"], line["partition"], line["offset"]))
+                    self._note_reader((line["topic"], line["partition"]), name)
 
-    def _all_partitions_read(self) -> bool:
+    def _note_reader(self, partition: tuple[str, int], member: str) -> None:
+        if self._reader.get(partition) != member:
+            self._reader[partition] = member
+            self._reader_changed_s = time.monotonic()
+
+    def _is_settled(self) -> bool:
+        """Every partition read, by the same member for as long as a member may not know that it has to hand it over.
+
+        Members of the new protocol hear of that with a heartbeat; cooperative ones share out in two rounds.
+        """
         self._collect()
+        quiet_s = self._scenario.session_timeout_ms / 1000 / HEARTBEATS_A_SESSION + SETTLED_S
+        if time.monotonic() - self._reader_changed_s < quiet_s:
+            return False
         read = {(topic, partition) for topic, partition, _ in self._delivered}
         # Else the first joins, which new consumers do after their process is up, would be counted as rebalances.
         readers = {line["member"] for line in self._reports if line["kind"] == "delivered"}
