@@ -53,7 +53,7 @@ def read_offsets(file: str) -> dict[str, str]:
         path, *values = line.split(":")
         if not values or not path.startswith("/"):
             raise IllegalArgumentException(
-                f"{file}, line {number}: {line!r} is no offset; "
+                f"{file}, line {number}: {line[:60]!r} is no offset; "
                 "it should be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
             )
         found[path] = values[0]
