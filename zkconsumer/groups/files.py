@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Beside it first, then in its place. What is no file, or only points to one, as /dev/stdout, is just written to."""
+    """Beside it first, then in its place. What is no file, or a link as /dev/stdout, is just written to."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_text(text, encoding="utf-8", newline="\n")
         return
