@@ -150,6 +150,71 @@ def test_a_live_group_of_zookeeper_is_not_deleted_either(run: Run, consumed: Con
     assert len(consumed.group.members()) == 1
 
 
+DELETED = {
+    "one of two topics": ["--group", "idle", "--topic", "t1"],
+    "the last topic": ["--group", "single", "--topic", "t1"],
+    "of a live group": ["--group", "live", "--topic", "t1"],
+    "of no group": ["--group", "nobody", "--topic", "t1"],
+    "of all groups": ["--topic", "t1"],
+    "two groups": ["--group", "idle", "--group", "live"],
+}
+
+
+@pytest.mark.parametrize("case", DELETED)
+def test_a_topic_is_deleted_from_groups_as_the_original_does(
+    run: Run, empty: KazooClient, connect: str, case: str
+) -> None:
+    """The words, and what is left in ZooKeeper, of two trees that were the same."""
+    left, printed = [], []
+    for who in ("theirs", "ours"):
+        for group, topics in {"idle": ["t1", "t2"], "single": ["t1"], "live": ["t1", "t2"]}.items():
+            for path in [f"{part}/{topic}/0" for part in ("owners", "offsets") for topic in topics] + ["ids"]:
+                empty.ensure_path(f"/consumers/{group}/{path}")
+        empty.create("/consumers/live/ids/live_c1", b"{}", ephemeral=True)
+        where = ["--zookeeper", connect, *DELETED[case]]
+        if who == "theirs":
+            printed.append(consumer_group_command("--delete", *where).stdout)
+        else:
+            printed.append(run("groups", "delete", *where).stdout)
+        left.append(sorted(_below(empty, "/consumers")))
+        empty.delete("/consumers", recursive=True)
+
+    assert printed[1] == printed[0]
+    assert left[1] == left[0]
+
+
+def _below(client: KazooClient, path: str) -> Iterator[str]:
+    for name in client.get_children(path):
+        yield f"{path}/{name}"
+        yield from _below(client, f"{path}/{name}")
+
+
+def test_a_topic_is_deleted_from_groups_of_both_worlds(run: Run, both: Both) -> None:
+    """Of one with members in either world: not. Then in both, and other topics stay, the original's words for ZooKeeper."""
+    name, topic, other = both.group.name, both.topic, fresh("t")
+    both.kafka.create_topic(other, partitions=1)
+    both.group.put(f"offsets/{other}/0", "0")
+    servers = ["--zookeeper", both.kafka.zookeeper_connect, "--bootstrap-server", both.kafka.bootstrap_servers]
+    delete = ("groups", "delete", *servers, "--group", name, "--topic")
+
+    live = run(*delete, topic)
+    both.consumer.close()
+    migrated = run("offsets", "set", *servers, "--store", "kafka", "--group", name, f"{other}:0=0", "--execute")
+    deleted = run(*delete, topic, "--json")
+    again = run(*delete, topic)
+    last = run(*delete, other)
+
+    assert (live.code, "its consumers are still active" in live.stdout, migrated.code) == (1, True, 0)
+    assert json.loads(deleted.stdout) == [
+        {"group": name, "topic": topic, "deleted_from": place, "refused": None} for place in ("zookeeper", "kafka")
+    ]
+    assert again == (
+        1, f"Error: Delete for group '{name}' topic '{topic}' failed because it has nothing of this topic.\n", ""
+    )  # fmt: skip
+    assert (last.code, last.stdout.count("\n")) == (0, 2)
+    assert run("groups", "describe", *servers, "--group", name).code == 1
+
+
 def test_a_table_is_as_wide_as_the_terminal_and_whole_in_a_pipe(both: Both) -> None:
     """60 columns: texts are cut, numbers never, and there are no colours in a pipe."""
     describe = [sys.executable, "-m", "zkconsumer", "groups", "describe", "--group", both.group.name]

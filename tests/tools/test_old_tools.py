@@ -182,6 +182,25 @@ def test_exporting_a_group_without_offsets_fails_in_one_line(run: Run, consumed:
     assert re.search("/consumers/nogroup/offsets does not exist", ours.stderr)
 
 
+def test_an_export_that_fails_leaves_the_file_of_before(run: Run, consumed: Consumed, tmp_path: Path) -> None:
+    """No such server, no such group, and a disk that is full: each is told in a line that names it."""
+    file, full = tmp_path / "offsets", tmp_path / "full"
+    file.write_text("/consumers/g/offsets/t/0:1\n")
+    full.symlink_to("/dev/full")
+    where = ("export-zk-offsets", "--zkconnect", consumed.kafka.zookeeper_connect)
+
+    unknown = run(*where, "--group", "nogroup", "--output-file", str(file))
+    nowhere = run(*where, "--output-file", str(tmp_path / "none" / "offsets"))
+    no_room = run(*where, "--output-file", str(full))
+    unreachable = run("export-zk-offsets", "--zkconnect", "127.0.0.1:1/a b", "--output-file", str(file))
+
+    assert [one.code for one in (unknown, nowhere, no_room, unreachable)] == [1, 1, 1, 1]
+    assert [one.stderr.count("\n") for one in (unknown, nowhere, no_room, unreachable)] == [1, 1, 1, 1]
+    assert no_room.stderr == f"zkconsumer export-zk-offsets: {full}: No space left on device\n"
+    assert file.read_text() == "/consumers/g/offsets/t/0:1\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "offsets"]
+
+
 def test_offsets_are_updated_as_the_original_does(
     run: Run, consumed: Consumed, client_0_8: KazooClient, tmp_path: Path
 ) -> None:

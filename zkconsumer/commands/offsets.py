@@ -248,7 +248,8 @@ def _plan_and_change(
     try:
         carry_out(plan, store, journal)
     except (KafkaException, KeyboardInterrupt) as error:
-        error.add_note(_how_to_go_on(store.name, group))
+        if journal.unfinished(store.name, group) is not None:
+            error.add_note(_how_to_go_on(store.name, group))
         raise
     written = {change.where: change.after for change in plan.changes}
     return _told(arguments, plan, f"{len(written)} offsets of {group} in {store.name} written and read back", written)
@@ -312,7 +313,12 @@ def _finish(
         if plan is None:
             nothing = f"no change of {arguments.group} in {store.name} was cut short"
             return _told(arguments, Plan(store.name, arguments.group, ()), nothing)
-        written = how(plan, store, journal)
+        try:
+            written = how(plan, store, journal)
+        except (KafkaException, KeyboardInterrupt) as error:
+            if journal.unfinished(store.name, arguments.group) is not None:
+                error.add_note(_how_to_go_on(store.name, arguments.group))
+            raise
     of = f"{len(written)} of {len(plan.changes)} offsets of {arguments.group} in {store.name}"
     return _told(arguments, plan, f"{of} {done}", written)
 

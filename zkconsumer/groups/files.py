@@ -9,11 +9,11 @@ from pathlib import Path
 
 def write_whole(path: Path, text: str) -> None:
     """Beside it first, then in its place. What is no file, or a link as /dev/stdout, is just written to."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        path.write_text(text, encoding="utf-8", newline="\n")
-        return
     unfinished = path.with_name(f"{path.name}.tmp")
     try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text, encoding="utf-8", newline="\n")
+            return
         with unfinished.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
             file.flush()
