@@ -190,7 +190,7 @@ def _below(client: KazooClient, path: str) -> Iterator[str]:
 
 
 def test_a_topic_is_deleted_from_groups_of_both_worlds(run: Run, both: Both) -> None:
-    """Of one with members in either world: not. Then in both, and other topics stay, the original's words for ZooKeeper."""
+    """Of one with members in either world: not. Then in both, and other topics stay."""
     name, topic, other = both.group.name, both.topic, fresh("t")
     both.kafka.create_topic(other, partitions=1)
     both.group.put(f"offsets/{other}/0", "0")
