@@ -19,6 +19,7 @@ from tests.broker.command_process import ROOT, command
 from tests.conformance.group import Group, fresh
 from tests.tools.conftest import Consumed, Run
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.scala import ScalaConsumer
 from zkconsumer.testing.tools import consumer_group_command, run_tool
 from zkconsumer.testing.waiting import eventually
 
@@ -75,6 +76,38 @@ def test_a_group_of_zookeeper_is_described_as_the_original_does(run: Run, both: 
 
     assert ours.stdout == theirs.stdout
     assert ours.stderr == f"Group '{both.group.name}' in ZooKeeper has no active members.\n"
+
+
+def test_a_group_of_real_members_is_described_as_the_original_does(
+    run: Run, kafka_1_1: KafkaCluster, client_1_1: KazooClient
+) -> None:
+    """One that owns all there is, one that owns nothing; and a group that is not there."""
+    group, topic, where = Group(client_1_1, fresh("crowd")), fresh("t"), kafka_1_1.zookeeper_connect
+    kafka_1_1.create_topic(topic, partitions=1)
+    with (
+        ScalaConsumer(where, group.name, {topic: 1}, version="1.1.1", consumer_id="a1") as first,
+        ScalaConsumer(where, group.name, {topic: 1}, version="1.1.1", consumer_id="a2"),
+    ):
+        eventually(lambda: group.owners(topic) == {0: f"{group.name}_a1-0"} and len(group.members()) == 2, timeout_s=60)
+        first.commit_offsets()
+        for name in (group.name, "nope"):
+            theirs = consumer_group_command("--zookeeper", where, "--describe", "--group", name)
+            ours = run("groups", "describe", "--zookeeper", where, "--group", name)
+
+            assert ours.stdout == theirs.stdout, name
+    assert ours.code == 1
+
+
+def test_a_group_in_kafka_without_members_is_described_as_the_original_does(run: Run, both: Both) -> None:
+    """Whatever is asked for: no table of members where there are none."""
+    both.consumer.close()
+    kafka = ["--bootstrap-server", both.kafka.bootstrap_servers]
+    for options in ([], ["--members"], ["--members", "--verbose"], ["--state"]):
+        for name in (both.group.name, "nope"):
+            theirs = consumer_group_command(*kafka, "--describe", "--group", name, *options)
+            ours = run("groups", "describe", *kafka, "--group", name, *options)
+
+            assert sorted(ours.stdout.splitlines()) == sorted(theirs.stdout.splitlines()), (name, options)
 
 
 def test_groups_are_listed_as_the_original_does_in_each_world(run: Run, both: Both) -> None:

@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -160,23 +160,27 @@ def _describe(worlds: Worlds, arguments: argparse.Namespace, before: Callable[[]
     if worlds.zookeeper is not None and (old := read_group(worlds.zookeeper, name)).exists:
         notes.append(f"Group '{name}' in ZooKeeper{'' if old.is_live else ' has no active members'}.")
         found.append(_old_as_json(worlds, old, arguments))
-        lines += ["", *_old_lines(worlds, old, arguments)]
+        lines += _old_lines(worlds, old, arguments)
     if worlds.kafka is not None:
         new = worlds.kafka.describe(name)
         offsets = _kafka_offsets(worlds.kafka, name)
         if new.state != DEAD or offsets:
             notes += _told_state(new)
             found.append(_new_as_json(worlds, new, offsets, arguments))
-            lines += ["", *_new_lines(worlds, new, offsets, arguments)]
+            lines += _new_lines(worlds, new, offsets, arguments)
     before()
     if not found:
-        print(f"Error: Consumer group '{name}' does not exist.")
+        # Each in the words of the original.
+        print(f"Error: {'The c' if worlds.kafka is None else 'C'}onsumer group '{name}' does not exist.")
         return FAILED
     if len(found) > 1:
         notes.append(f"Group '{name}' is in both worlds.")
     for note in notes:
         print(note, file=sys.stderr)
-    print(json.dumps(found, indent=2) if arguments.json else "\n".join(lines))
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+    for line in () if arguments.json else lines:
+        print(line)
     return 0
 
 
@@ -230,10 +234,15 @@ def _old_state(group: ZooKeeperGroup) -> str:
 
 def _old_lines(worlds: Worlds, group: ZooKeeperGroup, arguments: argparse.Namespace) -> list[str]:
     if arguments.view == "members":
-        return format_members(_old_members(group), verbose=arguments.verbose, width=terminal_width())
+        return _member_lines(_old_members(group), arguments)
     if arguments.view == "state":
-        return format_state("ZooKeeper", "-", _old_state(group), len(group.members), width=terminal_width())
-    return format_offsets(_old_rows(worlds, group), with_hosts=False, width=terminal_width())
+        return ["", *format_state("ZooKeeper", "-", _old_state(group), len(group.members), width=terminal_width())]
+    return ["", *format_offsets(_old_rows(worlds, group), with_hosts=False, width=terminal_width())]
+
+
+def _member_lines(members: Sequence[KafkaMember], arguments: argparse.Namespace) -> list[str]:
+    """No table of nobody, as the original."""
+    return ["", *format_members(members, verbose=arguments.verbose, width=terminal_width())] if members else []
 
 
 def _old_as_json(worlds: Worlds, group: ZooKeeperGroup, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -255,11 +264,11 @@ def _new_lines(
     worlds: Worlds, group: KafkaGroup, offsets: dict[TopicAndPartition, int], arguments: argparse.Namespace
 ) -> list[str]:
     if arguments.view == "members":
-        return format_members(group.members, verbose=arguments.verbose, width=terminal_width())
+        return _member_lines(group.members, arguments)
     if arguments.view == "state":
         where = f"{group.coordinator.address} ({group.coordinator.id})"
-        return format_state(where, group.strategy, group.state, len(group.members), width=terminal_width())
-    return format_offsets(_new_rows(worlds, group, offsets), with_hosts=True, width=terminal_width())
+        return ["", *format_state(where, group.strategy, group.state, len(group.members), width=terminal_width())]
+    return ["", *format_offsets(_new_rows(worlds, group, offsets), with_hosts=True, width=terminal_width())]
 
 
 def _new_as_json(
