@@ -69,6 +69,24 @@ def test_the_offset_checker_wants_its_group_named(run: Run) -> None:
     assert (ours.code, ours.stderr.splitlines()[0]) == (1, 'Missing required argument "[group]"')
 
 
+@pytest.mark.parametrize(
+    ("command", "original"),
+    [
+        ("offset-checker", "ConsumerOffsetChecker"), ("verify-rebalance", "VerifyConsumerRebalance"),
+        ("export-zk-offsets", "ExportZkOffsets"), ("import-zk-offsets", "ImportZkOffsets"),
+        ("update-offsets-in-zk", "UpdateOffsetsInZK"), ("get-offset-shell", "GetOffsetShell"),
+    ],
+)  # fmt: skip
+def test_a_tool_asked_for_nothing_says_what_it_is(run: Run, command: str, original: str) -> None:
+    """In the original's words, where it has them, and with its exit code; then comes the usage."""
+    theirs = run_tool("0.8.2.2", f"kafka.tools.{original}")
+    ours = run(command)
+
+    assert (ours.code, theirs.exit_code) == (1, 1)
+    assert ours.stdout == theirs.stdout
+    assert ours.stderr.splitlines()[:1] == theirs.stderr.splitlines()[:1]
+
+
 def test_the_verdict_is_that_of_1_1_1(run: Run, consumed: Consumed) -> None:
     """N3: balanced, one owner missing, a foreign owner, no members; details as error lines."""
     client, topic = consumed.group.client, consumed.topic

@@ -11,7 +11,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from zkconsumer.commands.common import FAILED, TOOL_TIMEOUT_MS, check_required, fail_with_usage, remember_usage
+from zkconsumer.commands.common import (
+    FAILED,
+    TOOL_TIMEOUT_MS,
+    check_required,
+    fail_with_usage,
+    nothing_given,
+    remember_usage,
+)
 from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.errors import UnreadableZnode
 from zkconsumer.groups.files import check_writable, write_whole
@@ -25,6 +32,8 @@ EXAMPLES = """\
   zkconsumer export-zk-offsets --zkconnect 127.0.0.1:2181 --group group1 --group group2 --output-file offsets.txt
   zkconsumer export-zk-offsets --zkconnect 127.0.0.1:2181 --json | jq -r '.[].offset'"""
 
+NOTHING_GIVEN = "Export consumer offsets to an output file."  # the original's words
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
@@ -36,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """1 if a group has no offsets in ZooKeeper; what came before it is in the file, as with the original."""
+    if nothing_given(arguments):
+        return fail_with_usage(arguments, NOTHING_GIVEN)
     fill_in_servers(arguments, zookeeper="zkconnect")
     missing = check_required(arguments, "zkconnect", *([] if arguments.json else ["output-file"]))
     if missing:
