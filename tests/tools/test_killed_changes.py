@@ -291,6 +291,7 @@ def test_a_change_under_way_is_nobody_elses(servers: Servers, run: Run, tmp_path
             change.offsets("resume"),
             change.offsets("roll-back"),
         ]
+        migration.take()
         code = migration.wait()
 
     assert {other.code for other in others} == {1}
