@@ -391,7 +391,7 @@ def _delete_topic(worlds: Worlds, name: str, topic: str) -> Iterator[Deletion]:
 
 
 def _delete_topic_nodes(zookeeper: ZooKeeper, group: ZooKeeperGroup, topic: str) -> None:
-    """The whole group with its last topic. The original looks at owners only, and takes offsets of other topics along."""
+    """The whole group with its last topic. The original looks at owners only, and offsets of others go along."""
     if {*group.owner_topics, *group.offset_topics} == {topic}:
         delete_subtree(zookeeper, GroupPaths(group.name).directory)
         return
