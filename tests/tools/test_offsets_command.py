@@ -147,6 +147,13 @@ def test_what_is_not_there_is_told_in_one_line(
     assert ours == (1, "", f"zkconsumer offsets: {reason.format(group=group)}\n")
 
 
+@pytest.mark.parametrize("action", ["get", "diff"])
+def test_nothing_is_an_empty_list_as_json(run: Run, kafka_new: KafkaCluster, tmp_path: Path, action: str) -> None:
+    ours = Offsets(run, kafka_new, fresh("nobody"), tmp_path / "journal")(action, "--json")
+
+    assert (ours.code, ours.stdout, ours.stderr.count("\n")) == (1, "[]\n", 1)
+
+
 def test_a_disk_that_is_full_stops_a_change_before_it_begins(
     offsets: Offsets, stopped: Group, topic: str, tmp_path: Path
 ) -> None:

@@ -124,22 +124,23 @@ def _store(servers: Servers, arguments: argparse.Namespace) -> Store:
 
 
 def _get(servers: Servers, arguments: argparse.Namespace) -> int:
-    positions = _existing(_store(servers, arguments), arguments.group)
+    store = _store(servers, arguments)
+    positions = store.read(arguments.group)
     if arguments.json:
         print(
             json.dumps([{"topic": t, "partition": p, "offset": offset} for (t, p), offset in sorted(positions.items())])
         )
-    else:
+    elif positions:
         _print_table(
             ["TOPIC", "PARTITION", "OFFSET"], [[*where, offset] for where, offset in sorted(positions.items())]
         )
+    if not positions:
+        raise IllegalArgumentException(f"group {arguments.group} has no offsets in {store.name}")
     return 0
 
 
 def _diff(servers: Servers, arguments: argparse.Namespace) -> int:
     old, new = (servers.store(name).read(arguments.group) for name in STORES)
-    if not old and not new:
-        raise IllegalArgumentException(f"group {arguments.group} has no offsets, neither in zookeeper nor in kafka")
     rows = [
         (where, old.get(where), new.get(where)) for where in sorted({*old, *new}) if old.get(where) != new.get(where)
     ]
@@ -147,6 +148,8 @@ def _diff(servers: Servers, arguments: argparse.Namespace) -> int:
         print(json.dumps([{"topic": w[0], "partition": w[1], "zookeeper": a, "kafka": b} for w, a, b in rows]))
     elif rows:
         _print_table(["TOPIC", "PARTITION", "ZOOKEEPER", "KAFKA"], [[*where, a, b] for where, a, b in rows])
+    if not old and not new:
+        raise IllegalArgumentException(f"group {arguments.group} has no offsets, neither in zookeeper nor in kafka")
     return DIFFERENT if rows else 0
 
 
