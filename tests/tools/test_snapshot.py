@@ -318,7 +318,7 @@ def test_a_load_that_was_interrupted_is_done_again(
     connect: str, empty: KazooClient, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     """In the middle of writing: one line that says what to do, and that does it."""
-    count = 6_000
+    count = 20_000  # enough for a busy machine to be interrupted in the middle
     nodes = {f"/consumers/g/offsets/t/{partition}": b"1" for partition in range(count)}
     load = ("snapshot", "load", str(made(tmp_path / "file", nodes)), "--zookeeper", connect)
 
