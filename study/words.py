@@ -9,6 +9,7 @@ from study.figures import Figures
 from study.happenings import Happening
 
 PLANNED = ("join", "leave", "add partitions", "add topic")
+GROWTH = ("add partitions", "add topic")
 CRASHES = ("kill", "pause", "expire session")
 PAUSE, WAIT = attrgetter("longest_pause_ms"), attrgetter("longest_wait_ms")
 
@@ -82,6 +83,11 @@ def means(rows: Sequence[Figures]) -> list[str]:
     said = [*_records(rows)]
     if old and new:
         said += [*_pauses(old, new), *_stopped(old, new)]
+    if new and any(each.kind in GROWTH for one in new for each in one.happened):
+        said.append(
+            "New consumers look for new partitions and topics every metadata.max.age.ms: here 1 s, by default 5"
+            " minutes, in which nobody reads what is new. Old ones hear of them from ZooKeeper at once."
+        )
     zombies = [one for one in rows if one.delivered_by_non_owner]
     if zombies:
         said.append(
