@@ -41,6 +41,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
         "sizes": both(produced=10_000, delivered=10_002),
         "owned": both(member=HOSTILE, topic="t", partition=0, from_ms=900, until_ms=None),
         "paused": [],
+        "stalls": both(from_ms=500, until_ms=900, stall_ms=400),  # before the start
         "zookeeper": [],
     }
 
@@ -96,6 +97,25 @@ def test_what_it_means_tells_crashes_from_planned_changes() -> None:
 def test_what_it_means_tells_who_hears_of_new_partitions_when() -> None:
     assert "by default 5 minutes" in " ".join(means(rows("add partitions")))
     assert "by default 5 minutes" not in " ".join(means(rows()))
+
+
+def test_a_machine_that_had_no_time_is_named_but_not_a_zookeeper_that_was_sent_away() -> None:
+    events, checks = (
+        tables()["events"],
+        ("lost", "duplicated", "reordered", "delivered_by_non_owner", "commits_going_back"),
+    )
+
+    def java(*more: dict[str, Any]) -> Figures:
+        stall = {"subject": "java", "from_ms": 2100, "until_ms": 3800, "stall_ms": 1700}
+        found = tables() | {"stalls": [stall], "events": [*events, *more]}
+        return figures({"java": ("Java", "new")}, {check: {} for check in checks}, found)[0]
+
+    assert java().longest_stall_ms == 1700
+    assert "stood still for 1.7 s" in happened(java())
+    assert means([java()])[0].startswith("While Java ran, this machine, or ZooKeeper on it, stood still for 1.7 s")
+    away = {"subject": "java", "event": "restart zookeeper", "member": "", "time_ms": 2050, "detail": "for 1 s"}
+    assert java(away).longest_stall_ms == 0
+    assert "stood still" not in " ".join([happened(rows()[0]), *means(rows())])
 
 
 def test_who_did_something_is_said_shortly() -> None:
