@@ -281,6 +281,16 @@ def lag_over_time(produced: DataFrame, delivered: DataFrame, *, every_ms: int = 
     )
 
 
+def stalls(load: DataFrame, *, from_ms: int = QUIET_MS) -> DataFrame:
+    """When nothing was heard of ZooKeeper for so long, which is asked ten times a second: the machine had no time."""
+    before = F.lag("time_ms").over(Window.partitionBy("subject").orderBy("time_ms"))
+    return (
+        load.select("subject", before.alias("from_ms"), F.col("time_ms").alias("until_ms"))
+        .withColumn("stall_ms", F.col("until_ms") - F.col("from_ms"))
+        .where(F.col("stall_ms") >= from_ms)
+    )
+
+
 def commit_load(committed: DataFrame) -> DataFrame:
     """How many commits of a partition each store took, and how many a second of the time between first and last."""
     seconds = (F.max("time_ms") - F.min("time_ms")) / 1000

@@ -131,6 +131,7 @@ def judge(history: History, *, progress: Callable[[str], None] = lambda _: None)
         "owned": owned,
         "paused": history["paused"],
         "events": history["event"],
+        "stalls": jobs.stalls(history["load"]),
         "sizes": _sizes(produced, delivered),
     }
     findings, tables = {}, {}

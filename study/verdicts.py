@@ -24,6 +24,7 @@ class Verdicts(NamedTuple):
     found: Mapping[str, Mapping[str, int]]
     longest_wait_ms: Mapping[str, int]
     longest_pause_ms: Mapping[str, int]
+    longest_stall_ms: Mapping[str, int]
 
 
 def verdicts_of(scenario: str, figures: Mapping[str, Mapping[str, Any]]) -> Verdicts:
@@ -33,6 +34,7 @@ def verdicts_of(scenario: str, figures: Mapping[str, Mapping[str, Any]]) -> Verd
         {name: {check: one[check] for check in CHECKS if one.get(check)} for name, one in figures.items()},
         {name: one.get("longest_wait_ms", 0) for name, one in figures.items()},
         {name: one.get("longest_pause_ms", 0) for name, one in figures.items()},
+        {name: one.get("longest_stall_ms", 0) for name, one in figures.items()},
     )
 
 
@@ -48,6 +50,8 @@ def in_words(run: Verdicts, subject: str) -> str:
     wait_ms = run.longest_wait_ms[subject]
     said = [f"{wait_ms / 1000:.1f} s"] if wait_ms else []
     said += [f"{number:,} {WORDS[check]}" for check, number in run.found[subject].items()]
+    if run.longest_stall_ms[subject]:
+        said.append("machine stalled")
     return ", ".join(said) or NOTHING
 
 

@@ -9,6 +9,7 @@ from study.figures import Figures
 from study.happenings import Happening
 
 PLANNED = ("join", "leave", "add partitions", "add topic")
+GROWTH = ("add partitions", "add topic")
 CRASHES = ("kill", "pause", "expire session")
 PAUSE, WAIT = attrgetter("longest_pause_ms"), attrgetter("longest_wait_ms")
 
@@ -35,6 +36,13 @@ def headline(rows: Sequence[Figures]) -> str:
             f" {_by_consumer(rows, WAIT)}."
         )
     return " ".join(said)
+
+
+def _stalled(rows: Sequence[Figures]) -> str:
+    return (
+        f"this machine, or ZooKeeper on it, stood still for {_span([one.longest_stall_ms for one in rows])}: what was"
+        " found may come of that. Play it again when the machine has less to do."
+    )
 
 
 def happened(one: Figures) -> str:
@@ -66,6 +74,8 @@ def happened(one: Figures) -> str:
             f"A partition that changed hands was silent for {duration(one.median_pause_ms)} (median),"
             f" {duration(one.longest_pause_ms)} at the longest."
         )
+    if one.longest_stall_ms:
+        said.append(f"Meanwhile {_stalled([one])}")
     if one.longest_wait_ms:
         said.append(f"The record that waited longest for its reader waited {duration(one.longest_wait_ms)}.")
     if one.protocol == "old":
@@ -79,9 +89,16 @@ def happened(one: Figures) -> str:
 def means(rows: Sequence[Figures]) -> list[str]:
     """What somebody who plans a migration should take from it: what these figures show, and why."""
     old, new = [one for one in rows if one.protocol == "old"], [one for one in rows if one.protocol == "new"]
-    said = [*_records(rows)]
+    stalled = [one for one in rows if one.longest_stall_ms]
+    said = [f"While {names(stalled)} ran, {_stalled(stalled)}"] if stalled else []
+    said += _records(rows)
     if old and new:
         said += [*_pauses(old, new), *_stopped(old, new)]
+    if new and any(each.kind in GROWTH for one in new for each in one.happened):
+        said.append(
+            "New consumers look for new partitions and topics every metadata.max.age.ms: here 1 s, by default 5"
+            " minutes, in which nobody reads what is new. Old ones hear of them from ZooKeeper at once."
+        )
     zombies = [one for one in rows if one.delivered_by_non_owner]
     if zombies:
         said.append(

@@ -218,6 +218,12 @@ def test_the_herd_is_counted_around_its_rebalance(spark: SparkSession) -> None:
 # --- lag, commits ---
 
 
+def test_a_second_without_an_answer_of_zookeeper_is_a_stall(spark: SparkSession) -> None:
+    load = frame(spark, "load", *({"time_ms": at} for at in (1000, 1100, 2050, 3050, 3150, 6000)))
+
+    assert found(jobs.stalls(load), "from_ms", "until_ms", "stall_ms") == [(2050, 3050, 1000), (3150, 6000, 2850)]
+
+
 def test_lag_is_what_is_produced_and_not_yet_delivered(spark: SparkSession) -> None:
     made = frame(
         spark,

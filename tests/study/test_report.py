@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -40,15 +41,17 @@ def tables() -> dict[str, list[dict[str, Any]]]:
         "sizes": both(produced=10_000, delivered=10_002),
         "owned": both(member=HOSTILE, topic="t", partition=0, from_ms=900, until_ms=None),
         "paused": [],
+        "stalls": both(from_ms=500, until_ms=900, stall_ms=400),  # before the start
         "zookeeper": [],
     }
 
 
-def rows() -> list[Figures]:
+def rows(kind: str = "kill") -> list[Figures]:
     found = {"duplicated": {"ours": 2}}
     checks = ("lost", "duplicated", "reordered", "delivered_by_non_owner", "commits_going_back")
     subjects = {"ours": ("Ours", "old"), "java": ("Java", "new")}
-    return figures(subjects, {check: found.get(check, {}) for check in checks}, tables())
+    happened = [row | {"event": kind} if row["event"] == "kill" else row for row in tables()["events"]]
+    return figures(subjects, {check: found.get(check, {}) for check in checks}, tables() | {"events": happened})
 
 
 def test_figures_count_from_the_start_of_the_timeline() -> None:
@@ -89,6 +92,39 @@ def test_what_it_means_tells_crashes_from_planned_changes() -> None:
     assert text == f"{HOSTILE} is killed"
     assert ours is not None and (ours.at_s, ours.pauses, ours.longest_pause_ms) == (1.0, 2, 1300)
     assert java == ours
+
+
+def test_what_it_means_tells_who_hears_of_new_partitions_when() -> None:
+    assert "by default 5 minutes" in " ".join(means(rows("add partitions")))
+    assert "by default 5 minutes" not in " ".join(means(rows()))
+
+
+def test_a_machine_that_had_no_time_is_named_but_not_a_zookeeper_that_was_sent_away() -> None:
+    events, checks = (
+        tables()["events"],
+        ("lost", "duplicated", "reordered", "delivered_by_non_owner", "commits_going_back"),
+    )
+
+    def java(*more: dict[str, Any]) -> Figures:
+        stall = {"subject": "java", "from_ms": 2100, "until_ms": 3800, "stall_ms": 1700}
+        found = tables() | {"stalls": [stall], "events": [*events, *more]}
+        return figures({"java": ("Java", "new")}, {check: {} for check in checks}, found)[0]
+
+    assert java().longest_stall_ms == 1700
+    assert "stood still for 1.7 s" in happened(java())
+    assert means([java()])[0].startswith("While Java ran, this machine, or ZooKeeper on it, stood still for 1.7 s")
+    away = {"subject": "java", "event": "restart zookeeper", "member": "", "time_ms": 2050, "detail": "for 1 s"}
+    assert java(away).longest_stall_ms == 0
+    assert "stood still" not in " ".join([happened(rows()[0]), *means(rows())])
+
+
+def test_who_did_something_is_said_shortly() -> None:
+    """One, all, all but one."""
+    none, some = ([replace(rows()[0], title=title, duplicated=found) for title in "ABCD"] for found in (0, 1))
+
+    assert "D delivered some again." in headline([*none[:3], some[3]])
+    assert "All consumers delivered some again." in headline(some)
+    assert "All but A delivered some again." in headline([none[0], *some[1:]])
 
 
 def test_a_browser_shows_the_figures_and_runs_nothing_hostile(browser: Browser, tmp_path: Path) -> None:
