@@ -19,7 +19,14 @@ from fetcher.events import Enqueued, EventPublisher, Fetched, FetchFailed, Offse
 from fetcher.fetch_statistics import FetchStatistics
 from fetcher.message_set import ByteBufferMessageSet
 from fetcher.partition import PartitionTopicInfo
-from fetcher.request_order import IN_HASH_ORDER, order_of_fetch, order_of_resets
+from fetcher.request_order import (
+    ADDED_IN_HASH_ORDER,
+    FETCHES_IN_HASH_ORDER,
+    order_of_additions_in_1_1,
+    order_of_fetch,
+    order_of_fetch_in_1_1,
+    order_of_resets,
+)
 from fetcher.settings import FetcherSettings
 from fetcher.simple_consumer import CONNECTION_ERRORS, FIRST_VERSION_WITH_FULL_ANSWERS, SimpleConsumer
 from fetcher.structs import Broker, TopicAndPartition
@@ -98,8 +105,16 @@ class ConsumerFetcherThread(ShutdownableThread):
         with self._changed:
             if self._closed:
                 return False
-            for info in infos:
-                self._positions.setdefault(info.topic_and_partition, _Position(info))
+            new = {info.topic_and_partition: _Position(info) for info in infos}
+            if self._settings.request_versions in ADDED_IN_HASH_ORDER:
+                new = {partition: new[partition] for partition in order_of_additions_in_1_1(new)}
+                for turn, position in enumerate(new.values()):
+                    position.turn = turn
+                order = order_of_fetch_in_1_1(self._positions, new)
+            else:
+                order = [*self._positions, *new]
+            have = new | self._positions
+            self._positions = {partition: have[partition] for partition in order}
             self._changed.notify_all()
             return True
 
@@ -131,7 +146,7 @@ class ConsumerFetcherThread(ShutdownableThread):
             return
         new = {partition: one for partition, one in asked.items() if one.offset < 0}
         if new:
-            order = order_of_resets(new) if self._settings.request_versions in IN_HASH_ORDER else new
+            order = self._order_of_resets(new)
             self._give_back([partition for partition in order if not self._reset(partition, new[partition])])
             return
         seconds, size_bytes = self._statistics.response_seconds, self._statistics.response_bytes
@@ -159,13 +174,18 @@ class ConsumerFetcherThread(ShutdownableThread):
                 )
             self._process(asked, answer, sets)
 
+    def _order_of_resets(self, new: Mapping[TopicAndPartition, _Asked]) -> Iterable[TopicAndPartition]:
+        if self._settings.request_versions in FETCHES_IN_HASH_ORDER:
+            return order_of_resets(new)
+        return sorted(new, key=lambda partition: new[partition].position.turn)
+
     def _request(self, asked: Mapping[TopicAndPartition, _Asked]) -> dict[TopicAndPartition, tuple[int, int]]:
         fetch_size = self._settings.fetch_message_max_bytes
         return {partition: (one.offset, fetch_size) for partition, one in asked.items()}
 
     def _in_order(self, request: dict[TopicAndPartition, tuple[int, int]]) -> dict[TopicAndPartition, tuple[int, int]]:
         """Of the release whose requests are to be sent, if it goes by hashes."""
-        if self._settings.request_versions not in IN_HASH_ORDER:
+        if self._settings.request_versions not in FETCHES_IN_HASH_ORDER:
             return request
         if self._order.keys() != request.keys():
             self._order = dict.fromkeys(order_of_fetch(request))
@@ -358,14 +378,19 @@ class ConsumerFetcherThread(ShutdownableThread):
 
 
 class _Position:
-    """Where a partition's next fetch begins. `gone` ends a hand-over that waits for room in the queue."""
+    """Where a partition's next fetch begins.
 
-    __slots__ = ("gone", "info", "lag", "offset")
+    `gone` ends a hand-over that waits for room in the queue; `turn`: when its offset is asked for, among those added
+    with it.
+    """
+
+    __slots__ = ("gone", "info", "lag", "offset", "turn")
 
     def __init__(self, info: PartitionTopicInfo) -> None:
         self.info = info
         self.offset = info.fetched_offset
         self.lag = NO_LAG_YET
+        self.turn = 0
         self.gone = threading.Event()
 
 

@@ -15,7 +15,7 @@ from fetcher.errors import KafkaException
 from fetcher.events import EventPublisher, LeadersFound, LeadersNotFound, OffsetReset
 from fetcher.fetcher_thread import reset_time
 from fetcher.partition import PartitionTopicInfo
-from fetcher.request_order import IN_HASH_ORDER, order_of_metadata
+from fetcher.request_order import order_of_metadata
 from fetcher.settings import FetcherSettings
 from fetcher.simple_consumer import CONNECTION_ERRORS, SimpleConsumer
 from fetcher.structs import Broker, TopicAndPartition
@@ -129,10 +129,13 @@ class LeaderFinderThread(ShutdownableThread):
             topics = [topic for topic in topics if self._topic_exists(topic)]
         if not topics:
             return {}
-        if self._settings.request_versions in IN_HASH_ORDER:
-            topics = order_of_metadata(topics)
-        leaders = self._fetch_topic_metadata(topics).leaders
-        return {partition: leaders[partition] for partition in wanted if partition in leaders}
+        if self._settings.request_versions == "newest":
+            leaders = self._fetch_topic_metadata(topics).leaders
+            return {partition: leaders[partition] for partition in wanted if partition in leaders}
+        # As in 0.8.2.2: what goes on from here goes on in the order of the answer.
+        leaders = self._fetch_topic_metadata(order_of_metadata(topics)).leaders
+        lacking = set(wanted)
+        return {partition: broker for partition, broker in leaders.items() if partition in lacking}
 
     def _fetch_topic_metadata(self, topics: Sequence[str]) -> TopicMetadata:
         """Ask one broker after the other, in random order (0.8: ClientUtils.fetchTopicMetadata)."""

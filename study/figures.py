@@ -30,6 +30,7 @@ class Figures:
     pauses: int
     median_pause_ms: int
     longest_pause_ms: int
+    longest_wait_ms: int  # of a record, from its acknowledgement to its first delivery
     rebalances: int
     rebalance_ms: int  # all of them together
     partitions_stopped: int
@@ -75,8 +76,8 @@ def _of(
     def mine(table: str) -> list[Row]:
         return [row for row in tables[table] if row["subject"] == name]
 
-    pauses = [row["pause_ms"] for row in mine("pauses") if row["until_ms"] >= start]
-    windows = [row for row in mine("rebalances") if row["until_ms"] >= start]
+    pauses = [row["pause_ms"] for row in mine("pauses") if row["from_ms"] >= start]
+    windows = [row for row in mine("rebalances") if row["from_ms"] >= start]
     sizes = (mine("sizes") or [{"produced": 0, "delivered": 0}])[0]
     commits = mine("commits")
     return Figures(
@@ -89,6 +90,7 @@ def _of(
         pauses=len(pauses),
         median_pause_ms=round(median(pauses)) if pauses else 0,
         longest_pause_ms=max(pauses, default=0),
+        longest_wait_ms=max((row["wait_ms"] for row in mine("waits")), default=0),
         rebalances=len(windows),
         rebalance_ms=sum(row["duration_ms"] for row in windows),
         partitions_stopped=sum(row["partitions_stopped"] for row in windows),

@@ -150,10 +150,11 @@ class ZookeeperConsumerConnector:
         self.metrics.before_reading = self._publish_delivered
 
     def _offset_storages(self) -> dict[str, OffsetStorage]:
+        self._in_kafka: KafkaOffsets | None = None
         in_zookeeper = ZooKeeperOffsets(self._zookeeper, self.config.group_id)
         if self.config.offsets_storage == "zookeeper":
             return {"zookeeper": in_zookeeper}
-        in_kafka = KafkaOffsets(
+        self._in_kafka = in_kafka = KafkaOffsets(
             self.config, self._cluster.brokers, consumer_id=self.consumer_id, stopping=self._stopping
         )
         if self.config.dual_commit_enabled:
@@ -174,6 +175,8 @@ class ZookeeperConsumerConnector:
             log.info("[%s], Connecting to zookeeper instance at %s", self.consumer_id, self.config.zookeeper_connect)
             try:
                 self._zookeeper.start()
+                if self._in_kafka is not None and self.config.emulation.imitates_requests:
+                    self._in_kafka.connect()
                 if self.config.auto_commit_enable:
                     self._start_auto_commit()
             except BaseException:

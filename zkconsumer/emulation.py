@@ -106,6 +106,11 @@ class Emulation:
     def asks_zookeeper_one_by_one(self) -> bool:
         return self.zookeeper_requests == "one by one"
 
+    @property
+    def imitates_requests(self) -> bool:
+        """Whether some server is to be asked in the order of a release."""
+        return self.asks_zookeeper_one_by_one or self.request_versions != "newest"
+
     def with_switches(self, **changes: Any) -> Emulation:
         """The same with some switches set differently. An unknown name is a TypeError."""
         names = [field.name for field in fields(self)]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fetcher.channel import BlockingChannel
 from fetcher.errors import KafkaException, class_name_for
+from fetcher.request_order import order_of_commit, order_to_offset_manager
 from fetcher.structs import Broker, OffsetAndMetadata, TopicAndPartition
 from fetcher.wire.group_offsets import (
     StoredOffsets,
@@ -68,6 +69,15 @@ class KafkaOffsets:
         versions = config.emulation.request_versions
         self._commit_version = 2 if versions in ("0.9", "1.1") else 1
         self._fetch_version = 2 if versions == "1.1" else 1
+        self._imitates_order = versions != "newest"
+
+    def connect(self) -> None:
+        """Find the manager before the first question, as 0.8.2.2 does: until a broker tells, or a shutdown."""
+        self._is_asking = True
+        try:
+            self._connected(even_if_stopping=False)
+        finally:
+            self._is_asking = False
 
     def fetch(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, int]:
         """The stored positions, -1 for none. Repeated until the manager answers, or the consumer is shut down."""
@@ -96,6 +106,8 @@ class KafkaOffsets:
         """
         self._make_ready_for_the_last_commit()
         full = {w: o if isinstance(o, OffsetAndMetadata) else OffsetAndMetadata(o) for w, o in offsets.items()}
+        if self._imitates_order:
+            full = {where: full[where] for where in order_to_offset_manager(order_of_commit(full))}
         request = encode_offset_commit_request(
             self._commit_version, CORRELATION_ID, self._config.client_id, self._config.group_id, full
         )
@@ -132,6 +144,8 @@ class KafkaOffsets:
 
     def _fetch_once(self, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, int] | None:
         """None: ask again."""
+        if self._imitates_order:
+            partitions = order_to_offset_manager(partitions)
         request = encode_offset_fetch_request(
             self._fetch_version, CORRELATION_ID, self._config.client_id, self._config.group_id, partitions
         )

@@ -237,7 +237,7 @@ class Rebalancer:
         self, to_claim: Mapping[TopicAndPartition, ConsumerThreadId]
     ) -> Mapping[TopicAndPartition, ConsumerThreadId]:
         """That of 0.8.2.2's map of claims, where servers may tell us by it."""
-        if not self._config.emulation.asks_zookeeper_one_by_one:
+        if not self._config.emulation.imitates_requests:
             return to_claim
         return {where: to_claim[where] for where in order_in_a_map(to_claim)}
 
@@ -256,7 +256,7 @@ class Rebalancer:
             )
             log.debug("[%s], %s selected new offset %d", self._consumer_id, info, offsets[where])
             infos[where] = info
-        if self._config.emulation.asks_zookeeper_one_by_one:
+        if self._config.emulation.imitates_requests:
             infos = {where: infos[where] for where in order_in_pools(infos)}
         return TopicRegistry(infos)
 

@@ -118,6 +118,12 @@ def decode_leader(data: bytes | None) -> int | None:
     return None if number == -1 else number
 
 
+def decode_cluster_id(data: bytes | None) -> str:
+    """What brokers of 0.10.1 and later call their cluster; "" if the node says nothing of the kind."""
+    content = _json_object(data) or {}
+    return str(content.get("id") or "")
+
+
 def encode_offset(offset: int) -> bytes:
     """The next offset to deliver, as decimal text."""
     return str(offset).encode("ascii")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from itertools import groupby
 from struct import Struct
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from fetcher.wire.primitives import INT32, Reader, encode_array, encode_request,
 
 FETCH_KEY = 1
 NEWEST_VERSION = 11
+VERSION_OF_1_1 = 3
 
 CONSUMER = -1  # replica id of somebody who is not a broker
 READ_UNCOMMITTED = 0
@@ -71,7 +73,8 @@ def encode_fetch_request(
 ) -> bytes:
     """The request with its size in front. `partitions`: offset and most bytes for each; their order is kept by topic.
 
-    `max_bytes` is for the whole response, from version 3 on.
+    `max_bytes` is for the whole response, from version 3 on. That version is 1.1's, and as there a topic is named again
+    where another came between, so that the order of all partitions is kept.
     """
     before, after = _around_topics(version, max_wait_ms, min_bytes, max_bytes)
     body = b"".join((before, _encode_topics(version, partitions), after))
@@ -152,10 +155,20 @@ def _around_topics(version: int, max_wait_ms: int, min_bytes: int, max_bytes: in
 
 
 def _encode_topics(version: int, partitions: Mapping[TopicAndPartition, tuple[int, int]]) -> bytes:
-    by_topic: dict[str, list[bytes]] = {}
-    for (topic, partition), (offset, most_bytes) in partitions.items():
-        by_topic.setdefault(topic, []).append(_encode_partition(version, partition, offset, most_bytes))
-    return encode_array([encode_string(topic) + encode_array(encoded) for topic, encoded in by_topic.items()])
+    if version == VERSION_OF_1_1:
+        rows = [(topic, list(row)) for topic, row in groupby(partitions, key=lambda partition: partition.topic)]
+    else:
+        by_topic: dict[str, list[TopicAndPartition]] = {}
+        for partition in partitions:
+            by_topic.setdefault(partition.topic, []).append(partition)
+        rows = list(by_topic.items())
+    return encode_array(
+        [
+            encode_string(topic)
+            + encode_array([_encode_partition(version, one.partition, *partitions[one]) for one in row])
+            for topic, row in rows
+        ]
+    )
 
 
 def _encode_partition(version: int, partition: int, offset: int, most_bytes: int) -> bytes:

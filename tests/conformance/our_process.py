@@ -87,13 +87,15 @@ class Deliveries:
 
 
 class Served:
-    """One connector and the threads that read its streams."""
+    """One connector at a time and the threads that read its streams."""
 
     def __init__(
         self, properties: dict[str, str], deliveries: Deliveries, profile: str, changes: dict[str, str]
     ) -> None:
         switches = emulation(profile).with_switches(**changes)
-        self._connector = ZookeeperConsumerConnector(ConsumerConfig.from_properties(properties, emulate=switches))
+        self._config = ConsumerConfig.from_properties(properties, emulate=switches)
+        self._connector = ZookeeperConsumerConnector(self._config)
+        self._is_used = False
         self._deliveries = deliveries
         self._says = threading.Lock()
 
@@ -107,6 +109,9 @@ class Served:
     def _run(self, command: str, words: Sequence[str]) -> Sequence[object]:
         match command:
             case "connect":
+                if self._is_used:
+                    self._connector = ZookeeperConsumerConnector(self._config)
+                self._is_used = True
                 self._connector.start()
                 return [self._connector.consumer_id]
             case "create":

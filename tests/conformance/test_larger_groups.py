@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.conformance.walk import Kind, Owners, Subscribed, Walk, Walking
+from tests.conformance.walk import Kind, Owners, Subscribed, Walk, Walking, kind_of
 from zkconsumer.testing.scala import ScalaVersion
 from zkconsumer.testing.waiting import eventually
 from zkconsumer.testing.zookeeper import ZooKeeperServer
@@ -84,7 +84,7 @@ def test_a_group_of_both_lives_as_one_of_real_members(walking: Walking, life: Li
             _stand_still(walk, _one(walk, ours))
 
         walk.commit()
-        kinds = {name: kind_of(walk, name) for name in walk.members}
+        kinds = {name: kind_of(walk.members[name]) for name in walk.members}
         for ours in (True, False):
             name = _one(walk, ours)
             again = walk.kill(name)
@@ -190,13 +190,8 @@ def _stand_still(walk: Walk, name: str) -> None:
     walk.deliver()
 
 
-def kind_of(walk: Walk, name: str) -> Kind:
-    member = walk.members[name]
-    return "ours" if member.name.startswith("our-") else member.version
-
-
 def _one(walk: Walk, ours: bool) -> str:
-    return next(name for name in walk.members if (kind_of(walk, name) == "ours") is ours)
+    return next(name for name in walk.members if (kind_of(walk.members[name]) == "ours") is ours)
 
 
 def _has_wildcards(life: Life) -> bool:

@@ -48,6 +48,10 @@ class Subscribed(NamedTuple):
     wildcard_streams: int = 0
 
 
+def kind_of(member: ScalaConsumer) -> Kind:
+    return "ours" if isinstance(member, OurProcess) else member.version
+
+
 class Walk(ExitStack):
     """A group, its topics and members. `like` is the release whose assignor is asked and that ours emulate."""
 
@@ -73,6 +77,7 @@ class Walk(ExitStack):
         self._session_s = session_s
         self._profile = profile
         self._gone: list[ScalaConsumer] = []
+        self._idle: dict[tuple[str, Kind], ScalaConsumer] = {}  # processes whose connector is shut down
         self._like: ScalaVersion = like
         self._strategy = strategy
         self._partitions: dict[str, int] = {} if beside is None else beside._partitions
@@ -96,20 +101,30 @@ class Walk(ExitStack):
         self._partitions[self._topic(name)] = total
 
     def join(self, kinds: Mapping[str, Kind], subscribed: Subscribed | Mapping[str, Subscribed]) -> None:
-        """All of these at once."""
+        """All of these at once, some in processes that have idled since they left."""
+        begin: list[Callable[[], None]] = []
         for name, kind in kinds.items():
             wanted = subscribed if isinstance(subscribed, Subscribed) else subscribed[name]
-            self.members[name] = self._member(name, kind, wanted)
+            idle = self._idle.pop((name, kind), None)
+            self.members[name] = member = self._member(name, kind, wanted) if idle is None else idle
+            begin.append(member.start if idle is None else member.start_again)
         with ThreadPoolExecutor(len(kinds)) as pool:
-            list(pool.map(lambda name: self.members[name].start(), kinds))
+            list(pool.map(lambda one: one(), begin))
 
-    def leave(self, *names: str) -> None:
-        """In order, one after the other: members of 0.8.2.2 that leave together may wait for each other's partitions
-        until all their retries are used up (Q7)."""
-        for name in names:
+    def leave(self, *names: str, idle: bool = False) -> None:
+        """In order, each when the others have settled: members of 0.8.2.2 that leave together may wait for each other's
+        partitions until all their retries are used up (Q7). With `idle` their processes stay, for a join() of the same
+        name and kind; subscriptions are those of before."""
+        for number, name in enumerate(names):
+            if number:
+                self.settle(verified=False)
             leaving = self.members.pop(name)
-            self._gone.append(leaving)
-            leaving.stop()
+            if idle:
+                self._idle[name, kind_of(leaving)] = leaving
+                leaving.shutdown()
+            else:
+                self._gone.append(leaving)
+                leaving.stop()
 
     def kill(self, name: str) -> set[Place]:
         """With records that it has not committed, which must come again; those."""
@@ -272,7 +287,7 @@ class Walk(ExitStack):
         return member
 
     def _delivered(self) -> Counter[Place]:
-        everybody = [*self.members.values(), *self._gone]
+        everybody = [*self.members.values(), *self._gone, *self._idle.values()]
         return Counter(Place(*one[1:4]) for member in everybody for one in member.delivered())
 
     def _not_committed_by(self, name: str) -> set[Place]:

@@ -33,6 +33,7 @@ def tables() -> dict[str, list[dict[str, Any]]]:
             *both(pause_ms=100, from_ms=2900, until_ms=3000, topic="t", partition=0),
             *both(pause_ms=1300, from_ms=2700, until_ms=4000, topic=HOSTILE, partition=1),
         ],
+        "waits": both(wait_ms=1450, topic="t", partition=0, offset=7, produced_ms=2600, member="m"),
         "rebalances": both(number=1, from_ms=2000, until_ms=2500, duration_ms=500, **window),
         "lag": [*both(time_ms=1250, lag=3), *both(time_ms=2250, lag=1234)],
         "commits": both(store="kafka", commits=5, commits_per_second=1.0),
@@ -54,6 +55,7 @@ def test_figures_count_from_the_start_of_the_timeline() -> None:
     ours, java = rows()
 
     assert (ours.pauses, ours.median_pause_ms, ours.longest_pause_ms, ours.most_lag) == (2, 700, 1300, 1234)
+    assert ours.longest_wait_ms == 1450
     assert ours.verdicts == {
         "lost": True, "duplicated": False, "reordered": True, "delivered_by_non_owner": True,
         "commits_going_back": True,
@@ -65,7 +67,7 @@ def test_words_say_what_the_figures_say() -> None:
     ours, java = rows()
 
     assert "None was lost. 2 deliveries were repetitions." in happened(ours)
-    assert "Each was delivered once." in happened(java)
+    assert "Each was delivered once, but for 2 while the group formed." in happened(java)
     assert headline([ours, java]) == (
         "No consumer lost a record. Ours delivered some again."
         " The longest silence of a partition that changed hands was 1.3 s."
@@ -77,7 +79,10 @@ def test_what_it_means_tells_crashes_from_planned_changes() -> None:
     """The only thing that happened is a kill, 1 s after the start."""
     said = " ".join(means(rows()))
 
-    assert "a member dies or stands still, readers were silent for up to 1.3 s under the old protocol and 1.3 s" in said
+    assert (
+        "a member dies or stands still, the longest silence of a partition that changed hands was 1.3 s under" in said
+    )
+    assert "1.3 s under the old protocol and 1.3 s under the new one" in said
     assert "session.timeout.ms 10 s and from Kafka 3.0 on 45 s" in said
     assert "come and go in order" not in said
     [(text, (ours, java))] = by_happening(rows())

@@ -52,12 +52,11 @@ def encoded_by_kafka_python(version: int) -> bytes:
             version=version,
         )
 
-    topics = [
-        FetchRequest.FetchTopic(
-            topic="a", partitions=[partition(0, 5, 1000), partition(3, 2**40, 2000)], version=version
-        ),
-        FetchRequest.FetchTopic(topic="é", partitions=[partition(1, 0, 3000)], version=version),
-    ]
+    first, last = partition(0, 5, 1000), partition(3, 2**40, 2000)
+    between = ("é", [partition(1, 0, 3000)])
+    # 1.1 names a topic again where another came between.
+    rows = [("a", [first]), between, ("a", [last])] if version == 3 else [("a", [first, last]), between]
+    topics = [FetchRequest.FetchTopic(topic=topic, partitions=row, version=version) for topic, row in rows]
     request = FetchRequest(
         replica_id=-1,
         max_wait_ms=100,

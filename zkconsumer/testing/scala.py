@@ -146,12 +146,16 @@ class ScalaConsumer:
         """Start the process, connect, and create the streams if a subscription was given; JavaError as it comes."""
         try:
             self._spawn()
-            (self._consumer_id,) = self.ask("connect")
-            if self._subscription is not None:
-                self._create(self._subscription, self._start_reading, self._decoder)
+            self.start_again()
         except BaseException:
             self.close()
             raise
+
+    def start_again(self) -> None:
+        """After shutdown(): the same process makes another connector, with the same settings, and new streams."""
+        (self._consumer_id,) = self.ask("connect")
+        if self._subscription is not None:
+            self._create(self._subscription, self._start_reading, self._decoder)
 
     def shutdown(self) -> None:
         """connector.shutdown(); the process stays, so that its streams can be asked again."""
