@@ -126,6 +126,10 @@ class Counter:
                 os.close(descriptor)
 
 
+def _pending(files: Sequence[Any]) -> list[Any]:
+    return [file for file in files if hasattr(file, "pending") and file.pending()]  # sockets with TLS too
+
+
 def wait_for(
     readers: Sequence[Any], writers: Sequence[Any], timeout_s: float | None
 ) -> tuple[list[Any], list[Any], list[Any]]:
@@ -137,12 +141,12 @@ def wait_for(
         [file] = readers or writers
         if type(file) is BufferedSocket and (writers or file.pending()):  # room is waited for in flush()
             return list(readers), list(writers), []
-    ready = [file for file in readers if hasattr(file, "pending") and file.pending()]
-    if not ready or any(isinstance(file, Counter) and file not in ready for file in readers):
+    ready = _pending(readers)
+    if not ready or type(ready[-1]) is not Counter:  # which kazoo names last
         for file in readers:
-            if isinstance(file, BufferedSocket):
+            if type(file) is BufferedSocket:
                 file.flush()
-        ready = [file for file in readers if hasattr(file, "pending") and file.pending()]  # flush() may read
+        ready = ready or _pending(readers)  # flush() may read
     if ready:
         return ready, [], []
     events: dict[int, int] = {}

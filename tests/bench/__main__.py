@@ -30,7 +30,7 @@ from rich.markup import escape
 
 from tests.bench import results
 from tests.bench.children import Children
-from tests.bench.markdown import write_markdown
+from tests.bench.markdown import NoPlace, markdown, put_into, write_markdown
 from tests.bench.pictures import write_page
 from tests.bench.promises import Promise, Status, Verdict, verdicts
 from tests.bench.report import is_named, one_line, wide_console
@@ -121,7 +121,14 @@ def main(arguments: Sequence[str] | None = None, benches: Mapping[str, Bench] = 
             found.runs.append(run)
             _put_aside(file, found)
             found, interrupted = _measure(console, benches, found, chosen, file, given)
-    return _finish(console, catalogue, found, file, interrupted)
+    code = _finish(console, catalogue, found, file, interrupted)
+    if given.page is not None:
+        try:
+            put_into(given.page, markdown(found, verdicts(catalogue.promises, found)))
+        except NoPlace as error:
+            console.print(escape(str(error)), style="red")
+            return code or 1
+    return code
 
 
 def _parser(benches: Mapping[str, Bench]) -> argparse.ArgumentParser:
@@ -143,6 +150,8 @@ def _parser(benches: Mapping[str, Bench]) -> argparse.ArgumentParser:
     add("--resume", nargs="?", type=Path, const=IN_DIRECTORY, metavar="FILE", help=resume)
     merge = "measure nothing: one report of all these; of one file, its report once more"
     add("--merge", nargs="+", type=Path, metavar="FILE", help=merge)
+    page = "put the tables into this page too, between its marks: docs/bench.md has them"
+    add("--page", type=Path, metavar="FILE", help=page)
     add("--output", type=Path, default=OUTPUT, metavar="DIRECTORY", help="(default: bench-results)")
     return parser
 
