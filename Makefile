@@ -32,7 +32,7 @@ test: $(READY)          ## the consumer, its tools and the servers (WORKERS=2 at
 	@$(RUN) -m pytest --strict-servers -n $(WORKERS) --dist loadfile tests $(addprefix --ignore=,$(OWN_TARGETS)) $(PYTEST_ARGS)
 
 test-spark: $(READY)    ## the pipeline on real Spark and a cluster on loopback
-	@$(RUN) -m pytest --strict-servers tests/spark $(PYTEST_ARGS)
+	@$(RUN) -m pytest --strict-servers -n $(WORKERS) --dist loadfile tests/spark $(PYTEST_ARGS)
 
 test-study: $(READY)    ## the study, the new consumer on real brokers, the report in a browser
 	@.ci/with-programs chromium $(RUN) -m pytest --strict-servers -n $(WORKERS) --dist loadfile tests/study $(PYTEST_ARGS)

@@ -14,12 +14,14 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.object cimport PyObject_GenericGetAttr
 from cpython.ref cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from os import strerror
+from sys import intern
 from types import GenericAlias
 
 from fetcher.columns import Columns
@@ -274,6 +276,9 @@ cdef list headers_of(Entry entry):
 
 # --- messages ---
 
+cdef str MESSAGE = intern("message")    # as names in code are
+cdef str OFFSET = intern("offset")
+
 
 @cython.final
 cdef class RecordSource:
@@ -390,6 +395,14 @@ cdef class MessageAndMetadata(Entry):
 
     __class_getitem__ = classmethod(GenericAlias)
 
+    def __getattribute__(self, name):
+        """What nearly everybody asks for, before the search that finds the rest, and would find these."""
+        if name is MESSAGE:
+            return message_of(self)
+        if name is OFFSET:
+            return self.offset
+        return PyObject_GenericGetAttr(self, name)
+
     @property
     def topic(self):
         return self.source.topic
@@ -409,10 +422,7 @@ cdef class MessageAndMetadata(Entry):
     @property
     def message(self):
         """The decoded value; None if it is null, without asking the decoder."""
-        data = bytes_of(self, True)
-        if data is None or self.source.value_decoder is None:
-            return data
-        return self.source.value_decoder.from_bytes(data)
+        return message_of(self)
 
     @property
     def timestamp(self):
@@ -431,6 +441,13 @@ cdef class MessageAndMetadata(Entry):
 
     def __repr__(self):
         return f"<MessageAndMetadata {self.topic} partition {self.partition} offset {self.offset}>"
+
+
+cdef object message_of(MessageAndMetadata record):
+    data = bytes_of(record, True)
+    if data is None or record.source.value_decoder is None:
+        return data
+    return record.source.value_decoder.from_bytes(data)
 
 
 cdef int check_legacy(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) except -1:

@@ -26,8 +26,10 @@ class FetchStatistics:
         self.responses += 1
         self.response_bytes += size_bytes
         self.response_seconds += seconds
-        self.longest_response_seconds = max(self.longest_response_seconds, seconds)
-        self.largest_response_bytes = max(self.largest_response_bytes, size_bytes)
+        if seconds > self.longest_response_seconds:
+            self.longest_response_seconds = seconds
+        if size_bytes > self.largest_response_bytes:
+            self.largest_response_bytes = size_bytes
 
 
 def total(parts: Iterable[FetchStatistics]) -> FetchStatistics:

@@ -116,6 +116,9 @@ class Brokers:
                     raise KafkaException(f"{found.where}: the broker shows nothing from offset {offset} on")
                 continue
             silent_since_s = None
+            following = max(offset, (messages.last_offset or 0) + 1)
+            if following < found.until:  # the broker works while Spark takes these
+                self._connection(self._leaders[found.where]).ask_ahead({found.where: (following, size)})
             iterator = iter(messages)
             while offset < found.until:
                 columns, error = read_columns(iterator, offset, MOST_BATCH_BYTES)
@@ -127,7 +130,7 @@ class Brokers:
                     raise error
                 if not columns.rows:
                     break
-            offset = max(offset, (messages.last_offset or 0) + 1)
+            offset = max(offset, following)
 
     # --- how ---
 

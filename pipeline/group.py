@@ -117,6 +117,7 @@ class _Group:
         self._connections: Brokers | None = None
         self._stop_at: Mapping[TopicAndPartition, int] | None = None
         self._ends: dict[TopicAndPartition, int] = {}
+        self._planned_end = StreamOffset()
         self._committer = threading.Thread(target=self._commit_done, name="spark-committer", daemon=True)
         self._wake = threading.Condition()
         self._to_commit: dict[TopicAndPartition, int] = {}
@@ -145,6 +146,7 @@ class _Group:
             with self._wake:
                 self._leaving = True
                 self._wake.notify_all()
+            self._look_into_checkpoint()
             leaving = [threading.Thread(target=member.leave) for member in self._members]
             for thread in leaving:
                 thread.start()
@@ -171,6 +173,8 @@ class _Group:
             ranges = limited([one for one in found if one is not None], most)
             self._ledger.planned = {one.where: one for one in ranges}
             self._ledger.in_checkpoint = False
+            self._ledger.handed_over.clear()
+            self._planned_end = begin.after(ranges)
             for one in ranges:
                 self._ledger.holdings[one.where].position = one.until
         return ranges
@@ -181,6 +185,10 @@ class _Group:
             of_a_former_run = self._ledger.planned.keys() != {found.where for found in end.ranges}
             self._ledger.in_checkpoint = True
             self._ledger.planned = {found.where: found for found in end.ranges}
+            if of_a_former_run and self._options.checkpoint is not None:
+                noted = self._options.checkpoint.handed_over()
+                handed_over = [found for found in end.ranges if (found.where, found.start, found.until) in noted]
+                self._ledger.handed_over = {found.where: found for found in handed_over}
         if of_a_former_run:
             self._count_what_others_took(end.ranges)
         return [RangePartition(found, self._ask().known) for found in end.ranges]
@@ -267,8 +275,18 @@ class _Group:
             return position
         return first if self._options.config.auto_offset_reset == "smallest" else following
 
+    def _look_into_checkpoint(self) -> None:
+        """The driver may have died between writing the batch down and saying so. It writes no more: we are leaving."""
+        ledger, checkpoint = self._ledger, self._options.checkpoint
+        with ledger.changed:
+            if checkpoint is not None and ledger.planned and not ledger.in_checkpoint:
+                ledger.in_checkpoint = checkpoint.holds(self._planned_end)
+
     def _count_what_others_took(self, ranges: Sequence[OffsetRange]) -> None:
-        """Of a batch of a former run: what it could not hand over when it ended, and is (or will be) read by others."""
+        """Of a batch of a former run: what it could not hand over when it ended, and is (or will be) read by others.
+
+        Without the note of checkpointLocation, what others read to its end cannot be told from what was handed over.
+        """
         try:
             with connected(self._options.config) as zookeeper:
                 cluster = cluster_view(zookeeper, self._options.config)
@@ -279,10 +297,16 @@ class _Group:
         with self._ledger.changed:
             for found in ranges:
                 position = min(stored.get(found.where, -1), found.until)
-                if position == found.until and self._options.handover == "checkpoint":
-                    continue  # handed over
+                if self._is_handed_over(found, position):
+                    continue
                 taken_until = position if found.where in self._ledger.holdings else found.until
                 self._ledger.doubled_at_most += max(0, taken_until - found.start)
+
+    def _is_handed_over(self, found: OffsetRange, stored: int) -> bool:
+        """Under the ledger's lock."""
+        if self._options.checkpoint is not None:
+            return self._ledger.handed_over.get(found.where) == found
+        return stored == found.until and self._options.handover == "checkpoint"
 
     def _commit_soon(self, positions: Mapping[TopicAndPartition, int]) -> None:
         if positions:

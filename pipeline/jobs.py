@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 PARTITION = ("subject", "topic", "partition")
 SLACK_MS = 100
 QUIET_MS = 1000
+AT_ONCE_MS = 500
 BLOCK = 256  # offsets: fewer than that many gaps to compare with, and no long gap in too many pieces
 
 
@@ -157,6 +158,51 @@ def pauses(delivered: DataFrame) -> DataFrame:
     )
 
 
+def handovers(all_pauses: DataFrame, *, at_once_ms: int = AT_ONCE_MS) -> DataFrame:
+    """Of pauses(): without those of two members that read a partition at once, as a zombie and its successor do.
+
+    There each record that comes from the other one looks like a change of readers. Left out is a change if one of the
+    two was back less than `at_once_ms` later or had read less than that before; but no pause that long.
+    """
+    in_turn = Window.partitionBy(*PARTITION).orderBy("until_ms", "from_ms")
+    before = F.lag(F.struct("old_member", "from_ms")).over(in_turn)
+    after = F.lead(F.struct("new_member", "until_ms")).over(in_turn)
+    had_read = (F.col("before.old_member") == F.col("new_member")) & (
+        F.col("until_ms") - F.col("before.from_ms") < at_once_ms
+    )
+    is_back = (F.col("after.new_member") == F.col("old_member")) & (
+        F.col("after.until_ms") - F.col("from_ms") < at_once_ms
+    )
+    at_once = F.coalesce(had_read, F.lit(False)) | F.coalesce(is_back, F.lit(False))
+    return (
+        all_pauses.withColumn("before", before)
+        .withColumn("after", after)
+        .where((F.col("pause_ms") >= at_once_ms) | ~at_once)
+        .drop("before", "after")
+    )
+
+
+def waits(produced: DataFrame, delivered: DataFrame) -> DataFrame:
+    """Of each record that was delivered: from its acknowledgement to its first delivery, which may come before."""
+    made = produced.select(
+        *PARTITION, "offset", "time_ms", F.lit(0).alias("late"), F.lit(None).cast("string").alias("member")
+    )
+    read = delivered.select(*PARTITION, "offset", "time_ms", F.lit(1).alias("late"), "member")
+    in_turn = Window.partitionBy(*PARTITION).orderBy("offset", "late", "time_ms", "member")
+    return (
+        made.unionByName(read)
+        .withColumn("before", F.lag(F.struct("offset", "late", "time_ms")).over(in_turn))
+        .where((F.col("late") == 1) & (F.col("before.late") == 0) & (F.col("before.offset") == F.col("offset")))
+        .select(
+            *PARTITION,
+            "offset",
+            "member",
+            F.col("before.time_ms").alias("produced_ms"),
+            F.greatest(F.col("time_ms") - F.col("before.time_ms"), F.lit(0)).alias("wait_ms"),
+        )
+    )
+
+
 def rebalances(owned: DataFrame, *, quiet_ms: int = QUIET_MS) -> DataFrame:
     """Windows in which ownership changed: from the first partition without an owner until all have one again.
 
@@ -232,6 +278,16 @@ def lag_over_time(produced: DataFrame, delivered: DataFrame, *, every_ms: int = 
         .withColumn("behind", behind)
         .groupBy("subject", ((F.col("slot") + 1) * every_ms).alias("time_ms"))
         .agg(F.sum("behind").alias("lag"))
+    )
+
+
+def stalls(load: DataFrame, *, from_ms: int = QUIET_MS) -> DataFrame:
+    """When nothing was heard of ZooKeeper for so long, which is asked ten times a second: the machine had no time."""
+    before = F.lag("time_ms").over(Window.partitionBy("subject").orderBy("time_ms"))
+    return (
+        load.select("subject", before.alias("from_ms"), F.col("time_ms").alias("until_ms"))
+        .withColumn("stall_ms", F.col("until_ms") - F.col("from_ms"))
+        .where(F.col("stall_ms") >= from_ms)
     )
 
 

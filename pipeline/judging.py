@@ -122,7 +122,8 @@ def judge(history: History, *, progress: Callable[[str], None] = lambda _: None)
     }
     windows = jobs.rebalances(owned).cache()
     figures = {
-        "pauses": jobs.pauses(delivered),
+        "pauses": jobs.handovers(jobs.pauses(delivered)),
+        "waits": _longest(_since(starts, jobs.waits(produced, delivered), "produced_ms")),
         "rebalances": jobs.herd(windows, history["transaction"], history["load"]),
         "lag": jobs.lag_over_time(produced, delivered),
         "commits": jobs.commit_load(committed),
@@ -130,6 +131,7 @@ def judge(history: History, *, progress: Callable[[str], None] = lambda _: None)
         "owned": owned,
         "paused": history["paused"],
         "events": history["event"],
+        "stalls": jobs.stalls(history["load"]),
         "sizes": _sizes(produced, delivered),
     }
     findings, tables = {}, {}
@@ -169,6 +171,12 @@ def _finding(frame: DataFrame, *, weight: str | None) -> Finding:
     evidence = _sorted([row.asDict() for row in rows])
     counts = {row["subject"]: int(row["total"]) for row in evidence}
     return Finding(counts, [{name: value for name, value in row.items() if name != "total"} for row in evidence])
+
+
+def _longest(waits: DataFrame) -> DataFrame:
+    """The record of each subject that waited longest."""
+    record = F.struct("wait_ms", "topic", "partition", "offset", "produced_ms", "member")
+    return waits.groupBy("subject").agg(F.max(record).alias("record")).select("subject", "record.*")
 
 
 def _sizes(produced: DataFrame, delivered: DataFrame) -> DataFrame:

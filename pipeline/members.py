@@ -52,6 +52,7 @@ class Ledger:
         self.doubled_at_most = 0  # given to others before it was known to be done
         self.at_risk: dict[TopicAndPartition, AtRisk] = {}  # the part of it that nobody may have taken yet
         self.kept_by_checkpoint = 0  # left undone when we left: the next run does it
+        self.handed_over: dict[TopicAndPartition, OffsetRange] = {}  # … of the batch under way
 
     def is_under_way(self, where: TopicAndPartition) -> bool:
         """Under the lock."""
@@ -153,6 +154,7 @@ class Member:
         with self._committing:
             with ledger.changed:
                 positions = self._positions_to_leave(released)
+                self._note_handed_over()
             if positions:
                 self.commit(positions)
             with ledger.changed:
@@ -184,6 +186,7 @@ class Member:
             for where in self._mine:
                 self._ledger.holdings[where].frozen = True
             positions = self._positions_to_leave(self._mine)
+            self._note_handed_over()  # first: without it the next run would count what it hands over as doubled
         if positions:
             # Not here: it may wait for ZooKeeper, and a shutdown must not.
             storing = threading.Thread(target=self._commit_quietly, args=(positions,), daemon=True)
@@ -206,12 +209,18 @@ class Member:
             if under_way is not None and ledger.in_checkpoint and self._options.handover == "checkpoint":
                 position = max(position, under_way.until)  # not settled yet: a batch of a former run
                 ledger.kept_by_checkpoint += under_way.length
+                ledger.handed_over[where] = under_way
             elif under_way is not None:
                 position = under_way.start
                 ledger.let_go(where, AtRisk(max(position, holding.committed), under_way.length))
             if position > holding.committed:
                 positions[where] = position
         return positions
+
+    def _note_handed_over(self) -> None:
+        """Under the ledger's lock."""
+        if self._options.checkpoint is not None and self._ledger.handed_over:
+            self._options.checkpoint.note_handed_over(self._ledger.handed_over.values())
 
     def _commit_quietly(self, positions: Mapping[TopicAndPartition, int]) -> None:
         try:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.checkpoint import Checkpoint
 from pipeline.errors import UnknownOption
 from zkconsumer.config import SETTINGS, ConsumerConfig
 from zkconsumer.emulation import emulation
@@ -23,6 +24,7 @@ OWN_KEYS = (
     "topics.pattern",
     "members",
     "maxOffsetsPerTrigger",
+    "checkpointLocation",
     "starting.offsets",
     "ending.offsets",
     "release.timeout.ms",
@@ -56,6 +58,7 @@ class SourceOptions:
     leader_timeout_s: float = LEADER_TIMEOUT_MS / 1000
     handover: str = "checkpoint"
     fail_on_data_loss: bool = True
+    checkpoint: Checkpoint | None = None
     streams_of_pattern: int = field(default=1)
 
     @classmethod
@@ -87,6 +90,7 @@ class SourceOptions:
             leader_timeout_s=(_whole_number(own, "leader.timeout.ms", LEADER_TIMEOUT_MS, least=0) or 0) / 1000,
             handover=_one_of(own, "handover", HANDOVERS),
             fail_on_data_loss=_one_of(own, "fail.on.data.loss", ("true", "false")) == "true",
+            checkpoint=Checkpoint(own["checkpointLocation"]) if "checkpointLocation" in own else None,
         )
 
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pipeline.errors import UnknownOption
-from pipeline.options import SourceOptions
+from pipeline.options import OWN_KEYS, SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KEY_AND_VALUE = "key binary, value binary"
+NOT_FOR_RECEIVERS = {key.lower() for key in OWN_KEYS if key != "emulate"}
 MOST_WAITING_BYTES = 512 * 1024 * 1024
 
 
@@ -73,6 +74,8 @@ def _options(
     """The same, as options of the source."""
     given = {"zookeeper.connect": zk_quorum, "group.id": group_id}
     for key in kafka_params:
+        if key.lower() in NOT_FOR_RECEIVERS:
+            raise UnknownOption(f"kafka_params: {key} is an option of group mode, receivers have none such")
         if key in given and kafka_params[key] != given[key]:
             raise UnknownOption(f"kafka_params: {key}={kafka_params[key]}, but the argument says {given[key]}")
     if not topics:

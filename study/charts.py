@@ -18,6 +18,7 @@ from study.words import by_happening
 COLOURS = ("#1b6ca8", "#c8553d", "#2a7d4b", "#8e5aa8", "#8a6508", "#2b7f7f", "#7a5230", "#b0487f", "#4a5568", "#5b7f1b")
 INK, GRID, GAP = "#1a1a1a", "#dddddd", "#ffffff"
 ROW_PX, SMALL_ROW_PX, MANY_ROWS = 26, 12, 24
+LEGEND_PX = 20
 SHOWN_PAUSE_MS = 150
 """Shorter silences are as short as the time between two records."""
 _STANDOFF = {"ticks": "outside", "ticklen": 6, "tickcolor": "rgba(0,0,0,0)"}
@@ -111,7 +112,7 @@ def lag(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]], until_s: f
         )
     shown = [row["lag"] for one in rows for row in tables["lag"] if _after_start(row, one, tables)]
     figure.update_layout(
-        _layout(height=340),
+        _layout(height=280 + LEGEND_PX * len(rows)),
         showlegend=True,
         xaxis={"title": "seconds from the start", "range": [-1, until_s], "gridcolor": GRID},
         yaxis={"title": "records", "gridcolor": GRID, "range": [0, max(shown, default=1) * 1.05 + 1]},
@@ -139,7 +140,7 @@ def _silences(one: Figures, tables: Mapping[str, Sequence[Row]], start: int) -> 
     x: list[float | None] = []
     y: list[str | None] = []
     for row in tables["pauses"]:
-        if row["subject"] == one.subject and row["until_ms"] >= start and row["pause_ms"] >= SHOWN_PAUSE_MS:
+        if row["subject"] == one.subject and row["from_ms"] >= start and row["pause_ms"] >= SHOWN_PAUSE_MS:
             x += [(row["from_ms"] - start) / 1000, (row["until_ms"] - start) / 1000, None]
             y += [_where(row), _where(row), None]
     return {
@@ -162,7 +163,7 @@ def _bar(number: int, one: Figures) -> dict[str, Any]:
 
 def _bars(figure: go.Figure, bars: int, unit: str) -> go.Figure:
     figure.update_layout(
-        _layout(height=150 + 22 * bars),
+        _layout(height=120 + 22 * bars + LEGEND_PX * len(figure.data)),  # on paper each name has a line of its own
         barmode="group",
         showlegend=True,
         legend_traceorder="normal",

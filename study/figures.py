@@ -10,6 +10,8 @@ from typing import Any
 from study.happenings import Happening, happenings
 
 Row = Mapping[str, Any]
+AWAY_MS = 3000
+"""So long after its end ZooKeeper may be away."""
 CHECKS = ("lost", "duplicated", "reordered", "delivered_by_non_owner", "commits_going_back")
 
 
@@ -30,6 +32,7 @@ class Figures:
     pauses: int
     median_pause_ms: int
     longest_pause_ms: int
+    longest_wait_ms: int  # of a record, from its acknowledgement to its first delivery
     rebalances: int
     rebalance_ms: int  # all of them together
     partitions_stopped: int
@@ -40,6 +43,7 @@ class Figures:
     most_lag: int
     commits: int
     commit_store: str
+    longest_stall_ms: int  # of the machine: then its own lack of time is what one sees
     happened: tuple[Happening, ...]  # what the scenario did, and the pauses after each of it
 
     @property
@@ -75,8 +79,8 @@ def _of(
     def mine(table: str) -> list[Row]:
         return [row for row in tables[table] if row["subject"] == name]
 
-    pauses = [row["pause_ms"] for row in mine("pauses") if row["until_ms"] >= start]
-    windows = [row for row in mine("rebalances") if row["until_ms"] >= start]
+    pauses = [row["pause_ms"] for row in mine("pauses") if row["from_ms"] >= start]
+    windows = [row for row in mine("rebalances") if row["from_ms"] >= start]
     sizes = (mine("sizes") or [{"produced": 0, "delivered": 0}])[0]
     commits = mine("commits")
     return Figures(
@@ -89,6 +93,7 @@ def _of(
         pauses=len(pauses),
         median_pause_ms=round(median(pauses)) if pauses else 0,
         longest_pause_ms=max(pauses, default=0),
+        longest_wait_ms=max((row["wait_ms"] for row in mine("waits")), default=0),
         rebalances=len(windows),
         rebalance_ms=sum(row["duration_ms"] for row in windows),
         partitions_stopped=sum(row["partitions_stopped"] for row in windows),
@@ -99,5 +104,16 @@ def _of(
         most_lag=max((row["lag"] for row in mine("lag") if row["time_ms"] >= start), default=0),
         commits=sum(row["commits"] for row in commits),
         commit_store=", ".join(row["store"] for row in commits),
+        longest_stall_ms=max(_stalls(mine("stalls"), mine("events"), start), default=0),
         happened=tuple(happenings(mine("events"), mine("pauses"))),
     )
+
+
+def _stalls(stalls: Sequence[Row], events: Sequence[Row], start: int) -> list[int]:
+    """Those since the start that are not the scenario's doing."""
+    away = [row["time_ms"] for row in events if row["event"] == "restart zookeeper"]
+    return [
+        row["stall_ms"]
+        for row in stalls
+        if row["until_ms"] >= start and not any(row["from_ms"] - AWAY_MS <= at <= row["until_ms"] for at in away)
+    ]

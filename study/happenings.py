@@ -47,7 +47,7 @@ def happenings(events: Sequence[Row], pauses: Sequence[Row]) -> list[Happening]:
     longest: Counter[int] = Counter()
     number_of: Counter[int] = Counter()
     for pause in pauses:
-        if pause["until_ms"] < start:
+        if pause["from_ms"] < start:
             continue
         before = [number for number, step in enumerate(steps) if step[0]["time_ms"] <= pause["from_ms"] + AT_ONCE_MS]
         if before:

@@ -24,13 +24,16 @@ th, td { border-bottom: 1px solid var(--line); padding: .35rem .7rem; text-align
 thead th:first-child { text-align: left }
 thead th { vertical-align: bottom; background: #eef3f7; border-bottom: 2px solid #b9c6d2 }
 td:not(.text) { white-space: nowrap }
-th[scope=row], td.text { text-align: left } th[scope=row] { min-width: 12rem } tbody tr:hover { background: #f6f9fb }
+th[scope=row], td.text, thead th.text { text-align: left }
+th[scope=row] { min-width: 12rem } tbody tr:hover { background: #f6f9fb }
 .good { color: #1d6b3a } .warn { background: #fdf3d8 } .bad { background: #fbe3df; font-weight: bold }
 .swatch { display: inline-block; width: .8em; height: .8em; margin-right: .5em; border-radius: 2px;
   background: var(--of) }
 .new .swatch { background: repeating-linear-gradient(135deg, var(--of) 0 2px, #ffffff 2px 3.5px) }
-.length { display: inline-block; width: 7rem; height: .7em; margin-right: .6em; text-align: left; background: #e6ebf0 }
+.length { display: inline-block; width: 5.5rem; height: .7em; margin-right: .6em; text-align: left;
+  background: #e6ebf0 }
 .length i { display: block; height: 100%; background: var(--accent) }
+.beside { display: inline-block; min-width: 4.2em }
 .cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(20rem, 1fr)); gap: 1rem }
 .card { border: 1px solid var(--line); border-top: 4px solid var(--of); border-radius: 4px; padding: .8rem 1rem }
 .card h3 { margin: 0 } .card p { margin: .4rem 0 0; font-size: .95rem }
@@ -47,7 +50,8 @@ footer { color: var(--soft); font-size: .9rem; border-top: 1px solid var(--line)
   header .note { color: var(--soft) }
   figure, tr, .card { break-inside: avoid } h2, h3, caption { break-after: avoid } thead { display: table-header-group }
   .wide { overflow: visible } .chart > div { min-width: 0 } .cards { grid-template-columns: 1fr 1fr }
-  table { font-size: 8.5pt } th, td { padding: .2rem .4rem } th[scope=row] { min-width: 7rem }
+  table { font-size: 8pt } th, td { padding: .2rem .3rem } th[scope=row] { min-width: 6.5rem } .length { display: none }
+  thead th { overflow-wrap: anywhere }
 }
 """
 

@@ -22,6 +22,7 @@ from study.plan_own import own_strategy
 from study.plan_picture import as_svg
 from zkconsumer.commands.options import bootstrap_servers, zookeeper_connect
 from zkconsumer.errors import IllegalArgumentException
+from zkconsumer.groups.files import write_whole
 
 EXAMPLES = """\
   zkconsumer plan --topic orders=12 --topic clicks=5 --member c*4
@@ -80,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
             status.update(f"sharing out by {name}")
             outcomes.append(plan(group, name, join=join, leave=leave, own=own))
     if arguments.picture:
-        arguments.picture.write_text(as_svg(group, outcomes), encoding="utf-8")
+        write_whole(arguments.picture, as_svg(group, outcomes))
     if arguments.json:
         print(json.dumps(as_json(group, outcomes), ensure_ascii=False))
         return 0

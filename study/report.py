@@ -32,6 +32,7 @@ LABELS = {  # of each figure: its name, and what it means
     "partitions_moved": ("partitions moved", "got another owner"),
     "median_pause_ms": ("median pause", "last record of the old reader to first of the new"),
     "longest_pause_ms": ("longest pause", ""),
+    "longest_wait_ms": ("longest wait", "of a record, from the broker's acknowledgement to its delivery"),
     "most_lag": ("most lag", "records produced and not yet delivered"),
     "zookeeper_writes": ("ZooKeeper writes", "around rebalances"),
     "zookeeper_packets": ("ZooKeeper packets", "around rebalances"),
@@ -69,7 +70,8 @@ def page(
         "pauses": [*_pauses(rows)],
         "owners": [
             '<p class="note">A bar is the time a member owned a partition. A black line is the time in which nothing'
-            " of it was delivered while it changed hands. All charts have the same axis.</p>",
+            " of it was delivered while it changed hands. All charts have the same axis."
+            f"{escape(_who_came_back(tables))}</p>",
             *_timelines(rows, tables, until_s),
         ],
         "lag": [
@@ -122,12 +124,13 @@ def _glance_table(rows: Sequence[Figures]) -> str:
         length = f'<span class="length" aria-hidden="true"><i style="width:{part}%"></i></span>'
         lines.append(
             f'<tr><th scope="row">{_named(number, one)}</th>{"".join(_verdict(one, check) for check in checks)}'
-            f"<td>{length}{duration(one.longest_pause_ms)}</td>"
+            f'<td>{length}<span class="beside">{duration(one.longest_pause_ms)}</span></td>'
+            f"<td>{duration(one.longest_wait_ms)}</td>"
             f"<td>{one.partitions_stopped:,} to move {one.partitions_moved:,}</td>"
             f"<td>{one.zookeeper_packets:,}</td></tr>"
         )
     found = [LABELS[check][0] for check in checks]
-    heads = ["consumer", *found, "longest pause", "partitions stopped", "ZooKeeper packets"]
+    heads = ["consumer", *found, "longest pause", "longest wait", "partitions stopped", "ZooKeeper packets"]
     head = "".join(f'<th scope="col">{text}</th>' for text in heads)
     caption = "Each consumer's run in a line. Solid colours: old protocol; hatched: new protocol."
     return _wide(
@@ -200,6 +203,13 @@ def _pauses(rows: Sequence[Figures]) -> Iterable[str]:
         yield "<p>No record was delivered more than once.</p>"
 
 
+def _who_came_back(tables: Mapping[str, Sequence[Row]]) -> str:
+    """The first of them, as an example of how they are named."""
+    gone = {row["member"] for row in tables["events"] if row["event"] in ("leave", "kill")}
+    back = [row["member"] for row in tables["events"] if row["event"] == "join" and row["member"] in gone]
+    return f" {back[0]}.2 is {back[0]} after it came back." if back else ""
+
+
 def _timelines(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]], until_s: float) -> Iterable[str]:
     for one in rows:
         yield f"<h3>{escape(one.title)}</h3>"
@@ -242,7 +252,7 @@ def _rebalance_table(rows: Sequence[Figures], tables: Mapping[str, Sequence[Row]
             *(row[column] for column in columns),
         ]
         for row in tables["rebalances"]
-        if row["until_ms"] >= start_ms(tables, row["subject"])
+        if row["from_ms"] >= start_ms(tables, row["subject"])
     ]
     heads = ["consumer", "at, s", "duration, ms", "stopped", "moved", "writes", "packets", "watches"]
     return _table(heads, cells, "Rebalances")
@@ -277,7 +287,8 @@ def _evidence(
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> str:
-    head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in columns)
+    kinds = [next((_kind(row[number]) for row in rows if row[number] != ""), "") for number in range(len(columns))]
+    head = "".join(f'<th scope="col"{kind}>{escape(str(name))}</th>' for name, kind in zip(columns, kinds, strict=True))
 
     def cell(value: Any) -> str:
         text = "" if value is None else str(value)

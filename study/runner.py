@@ -10,12 +10,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from study.ownership import Line, commit_from_record, commits_from_log, owners_from_log, owners_from_reports
 from study.scenarios import Scenario, Step
 from study.subjects.member import Member, MemberSettings
 from study.subjects.table import Subject
+from zkconsumer.testing.errors import ServerError
 from zkconsumer.testing.kafka import KafkaCluster
 from zkconsumer.testing.link import Link
 from zkconsumer.testing.waiting import eventually
@@ -25,7 +26,9 @@ GROUP = "study"
 SETTLE_TIMEOUT_S = 120.0
 DRAIN_TIMEOUT_S = 60.0
 SAMPLE_S = 0.1
-START_ESTIMATE_S = 5.0
+HEARTBEATS_A_SESSION = 3
+SETTLED_S = 0.5
+START_ESTIMATE_S = 7.0
 Tell = Callable[[str], None]
 
 
@@ -50,6 +53,10 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class StudyProducerError(ServerError):
+    """The workload could not be produced: there is nothing to judge."""
+
+
 class _Play:
     """One run: servers, members, workload, and the lines so far. Used with `with`, which ends everything."""
 
@@ -61,7 +68,8 @@ class _Play:
         self._names: dict[str, int] = {}
         self._links: dict[str, Link] = {}
         self._delivered: set[tuple[str, int, int]] = set()
-        self._produced = 0
+        self._reader: dict[tuple[str, int], str] = {}
+        self._reader_changed_s = 0.0
         self._partitions: list[tuple[str, int]] = [(t, p) for t, n in scenario.topics.items() for p in range(n)]
         self._joins: list[Future[None]] = []
         self._ending = threading.Event()
@@ -92,12 +100,14 @@ class _Play:
         self._pool = self._stack.enter_context(ThreadPoolExecutor(4, thread_name_prefix="study"))
         self._stack.callback(self._close_members)
         self._tell(f"{len(scenario.members)} members join")
-        self._stack.enter_context(_thread("study-produce", self._produce, self._ending))
+        producing = self._stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="study-produce"))
+        self._stack.callback(self._ending.set)
+        self._producing = producing.submit(self._produce)
         self._stack.enter_context(_thread("study-load", self._sample_load, self._ending))
         self._join(scenario.members)
         for join in self._joins:
             join.result()
-        eventually(self._all_partitions_read, "every partition read", SETTLE_TIMEOUT_S)
+        eventually(self._is_settled, "every partition read, by the same member for a while", SETTLE_TIMEOUT_S)
         self._ending.wait(wait_s)
         self._start_s = time.monotonic()
         self._event("start")
@@ -109,6 +119,8 @@ class _Play:
         end_s = self._start_s + self._scenario.duration_s
         while steps or undo or time.monotonic() < end_s:
             self._collect()
+            if self._producing.done():
+                self._producing.result()  # it has failed: all that comes would be nothing
             passed_s = time.monotonic() - self._start_s
             if undo and undo[0][0] <= passed_s:
                 undo.pop(0)[1]()
@@ -127,7 +139,7 @@ class _Play:
         for join in self._joins:
             join.result()
         self._ending.set()
-        eventually(lambda: self._flushed, "all records acknowledged", DRAIN_TIMEOUT_S)
+        self._producing.result()
         deadline = time.monotonic() + DRAIN_TIMEOUT_S
         while time.monotonic() < deadline and not self._all_delivered():
             threading.Event().wait(0.05)
@@ -288,23 +300,35 @@ class _Play:
         """Records at a steady rate, to all partitions in turn, until told to end."""
         producer = Producer(
             {"bootstrap.servers": self._kafka.bootstrap_servers, "acks": "all", "linger.ms": 5, "log_level": 2,
+             "enable.idempotence": True,  # a record that is stored once more is no repetition of the consumer's
              "message.timeout.ms": 60_000, "topic.metadata.refresh.interval.ms": 1000}
         )  # fmt: skip
-        self._flushed = False
         began_s, sent = time.monotonic(), 0
         while not self._ending.wait(0.01):
             due = int((time.monotonic() - began_s) * self._scenario.rate)
-            for number in range(sent, due):
-                topic, partition = self._partitions[number % len(self._partitions)]
-                producer.produce(topic, b"%d" % number, partition=partition, on_delivery=self._stored)
-            sent = due
+            while sent < due and self._sent(producer, sent):
+                sent += 1
             producer.poll(0)
-        producer.flush(DRAIN_TIMEOUT_S)
-        self._flushed = True
+        left = producer.flush(DRAIN_TIMEOUT_S)
+        if left:
+            raise StudyProducerError(f"{left} records were not acknowledged within {DRAIN_TIMEOUT_S:.0f} s")
+
+    def _sent(self, producer: Producer, number: int) -> bool:
+        """Not yet if the partition is so new that the producer does not know it, or if too much is waiting."""
+        topic, partition = self._partitions[number % len(self._partitions)]
+        try:
+            producer.produce(topic, b"%d" % number, partition=partition, on_delivery=self._stored)
+        except BufferError:
+            return False
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
+                raise
+            producer.list_topics(topic, timeout=1.0)
+            return False
+        return True
 
     def _stored(self, error: Any, message: Any) -> None:
-        if error is None:
-            self._produced += 1
+        if error is None and message.offset() >= 0:  # an acknowledgement that was lost may come without an offset
             self._add(
                 {
                     "kind": "produced",
@@ -340,9 +364,22 @@ class _Play:
                 self._reports.append(line)
                 if line["kind"] == "delivered":
                     self._delivered.add((line["topic"], line["partition"], line["offset"]))
+                    self._note_reader((line["topic"], line["partition"]), name)
 
-    def _all_partitions_read(self) -> bool:
+    def _note_reader(self, partition: tuple[str, int], member: str) -> None:
+        if self._reader.get(partition) != member:
+            self._reader[partition] = member
+            self._reader_changed_s = time.monotonic()
+
+    def _is_settled(self) -> bool:
+        """Every partition read, by the same member for as long as a member may not know that it has to hand it over.
+
+        Members of the new protocol hear of that with a heartbeat; cooperative ones share out in two rounds.
+        """
         self._collect()
+        quiet_s = self._scenario.session_timeout_ms / 1000 / HEARTBEATS_A_SESSION + SETTLED_S
+        if time.monotonic() - self._reader_changed_s < quiet_s:
+            return False
         read = {(topic, partition) for topic, partition, _ in self._delivered}
         # Else the first joins, which new consumers do after their process is up, would be counted as rebalances.
         readers = {line["member"] for line in self._reports if line["kind"] == "delivered"}

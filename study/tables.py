@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -18,9 +19,10 @@ from study.spread import (
     found_in,
     pauses_apart,
     spread_of,
+    undecided_verdicts,
     unsteady_verdicts,
 )
-from study.verdicts import Verdicts, in_words, subjects_of
+from study.verdicts import WORDS, Verdicts, in_words, subjects_of
 from study.words import duration, happened, means
 
 LABELS = {
@@ -36,10 +38,12 @@ LABELS = {
     "partitions_moved": "partitions moved",
     "median_pause_ms": "median pause",
     "longest_pause_ms": "longest pause",
+    "longest_wait_ms": "longest wait",
     "most_lag": "most lag, records",
     "zookeeper_packets": "ZooKeeper packets",
     "most_watches": "ZooKeeper watches",
 }
+_FOUND = "again: records delivered again; non-owner: delivered by one; back: commits going back"
 WIDE = 4
 """From more consumers on, columns are headed by short names."""
 
@@ -100,20 +104,46 @@ def show_spread(console: Console, runs_of: Mapping[str, Sequence[Run]]) -> None:
             console.print(Text(f"{title}: ") + Text("no" if lines else "yes", "red" if lines else "green"))
             for line in lines:
                 console.print(f"  {line}", markup=False)
+    undecided = undecided_verdicts(runs_of)
+    if undecided:
+        console.print("found of one subject only, so seldom that it may be chance (more --runs decide it):")
+        for line in undecided:
+            console.print(f"  {line}", markup=False)
 
 
 def show_verdicts(console: Console, runs: Sequence[Verdicts]) -> None:
-    """A line a run, a column a consumer."""
+    """A line a run and a column a consumer; of many consumers, a line for each of them."""
     subjects = subjects_of(runs)
+    if len(subjects) > WIDE:
+        _show_long_verdicts(console, runs)
+        return
     table = Table(pad_edge=False)
     for heading in ("", *subjects):
         table.add_column(Text(heading), overflow="fold")
     for run in runs:
-        cells = (run.found.get(name) for name in subjects)
-        table.add_row(run.scenario, *(Text(in_words(each), "red" if each and "lost" in each else "") for each in cells))
+        cells = (Text(in_words(run, name), "red" if "lost" in run.found.get(name, {}) else "") for name in subjects)
+        table.add_row(run.scenario, *cells)
+    console.print(table)
+    console.print(f"seconds: how long a record waited at most; {_FOUND}", style="dim")
+
+
+def _show_long_verdicts(console: Console, runs: Sequence[Verdicts]) -> None:
+    checks = [check for check in CHECKS if any(check in found for run in runs for found in run.found.values())]
+    table = Table(pad_edge=False, collapse_padding=True, box=SIMPLE_HEAD)  # so it fits eighty columns
+    for heading in ("", ""):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("wait", "pause", *(WORDS[check] for check in checks)):
+        table.add_column(heading, justify="right", min_width=5)
+    for run in runs:
+        for number, (subject, found) in enumerate(run.found.items()):
+            times = (run.longest_wait_ms[subject], run.longest_pause_ms[subject])
+            cells = [f"{value / 1000:.1f} s" if value else "" for value in times]
+            counts = (_cell(check, found[check]) if check in found else Text("") for check in checks)
+            table.add_row("" if number else run.scenario, subject, *cells, *counts)
+        table.add_section()
     console.print(table)
     console.print(
-        "again: delivered again; non-owner: delivered by one; back: commits going back; –: nothing", style="dim"
+        f"wait: the longest of a record; pause: the longest of a partition that changed hands; {_FOUND}", style="dim"
     )
 
 

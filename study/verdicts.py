@@ -1,4 +1,4 @@
-"""Many runs in one table: what each check found, scenario by consumer. Pure."""
+"""Many runs in one table: how long a record waited at most, and what each check found, scenario by consumer. Pure."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ NOTHING = "–"
 
 
 class Verdicts(NamedTuple):
-    """Of one run: by subject, the checks that found something and how often."""
+    """Of one run: by subject, the checks that found something and how often, and the longest wait and pause."""
 
     scenario: str
     found: Mapping[str, Mapping[str, int]]
+    longest_wait_ms: Mapping[str, int]
+    longest_pause_ms: Mapping[str, int]
+    longest_stall_ms: Mapping[str, int]
 
 
 def verdicts_of(scenario: str, figures: Mapping[str, Mapping[str, Any]]) -> Verdicts:
@@ -29,6 +32,9 @@ def verdicts_of(scenario: str, figures: Mapping[str, Mapping[str, Any]]) -> Verd
     return Verdicts(
         scenario,
         {name: {check: one[check] for check in CHECKS if one.get(check)} for name, one in figures.items()},
+        {name: one.get("longest_wait_ms", 0) for name, one in figures.items()},
+        {name: one.get("longest_pause_ms", 0) for name, one in figures.items()},
+        {name: one.get("longest_stall_ms", 0) for name, one in figures.items()},
     )
 
 
@@ -37,15 +43,20 @@ def subjects_of(runs: Iterable[Verdicts]) -> list[str]:
     return list(dict.fromkeys(name for run in runs for name in run.found))
 
 
-def in_words(found: Mapping[str, int] | None) -> str:
+def in_words(run: Verdicts, subject: str) -> str:
     """One cell; empty if the subject was not there."""
-    if found is None:
+    if subject not in run.found:
         return ""
-    return ", ".join(f"{number:,} {WORDS[check]}" for check, number in found.items()) or NOTHING
+    wait_ms = run.longest_wait_ms[subject]
+    said = [f"{wait_ms / 1000:.1f} s"] if wait_ms else []
+    said += [f"{number:,} {WORDS[check]}" for check, number in run.found[subject].items()]
+    if run.longest_stall_ms[subject]:
+        said.append("machine stalled")
+    return ", ".join(said) or NOTHING
 
 
 def as_markdown(runs: Sequence[Verdicts]) -> str:
     subjects = subjects_of(runs)
     lines = [["scenario", *subjects], ["---"] * (len(subjects) + 1)]
-    lines += [[f"`{run.scenario}`", *(in_words(run.found.get(name)) for name in subjects)] for run in runs]
+    lines += [[f"`{run.scenario}`", *(in_words(run, name) for name in subjects)] for run in runs]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from zkconsumer.testing.errors import WaitTimeout
 from zkconsumer.testing.waiting import eventually
@@ -19,6 +20,10 @@ from zkconsumer.testing.waiting import eventually
 pytest_plugins = ["pytester"]
 
 GRACE_S = 10.0
+
+# On a busy machine an example may take any time: that is no failure.
+settings.register_profile("untimed", settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]))
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

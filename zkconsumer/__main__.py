@@ -74,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where it can be told that nobody reads, or that the disk is full
+    except KeyboardInterrupt:  # before or behind the command itself, which has ways of its own
+        return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone (`| head`): end as any other tool would, without a second error at exit.
         _forget_output()

@@ -118,7 +118,8 @@ class _ClientLog(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
         if level >= logging.WARNING:
             self._remember(args[0] if args else sys.exc_info()[1])
-        super().log(level, msg, *args, **kwargs)
+        if self.logger.isEnabledFor(level):  # thrice a request it is not
+            super().log(level, msg, *args, **kwargs)
 
     def _remember(self, problem: object) -> None:
         if not isinstance(problem, BaseException):

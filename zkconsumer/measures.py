@@ -112,8 +112,10 @@ class Histogram:
         self.count += 1
         self.total += value
         self._sum_of_squares += value * value
-        self.minimum = min(self.minimum, value)
-        self.maximum = max(self.maximum, value)
+        if value < self.minimum:
+            self.minimum = value
+        if value > self.maximum:
+            self.maximum = value
         self._recent.append(value)
 
     def quantiles(self) -> dict[float, float]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CONSUMERS = "/consumers"
+BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
 TOPIC_DELETIONS = "/admin/delete_topics"
 TOPIC_CONFIGS = "/config/topics"
+CLUSTER_ID = "/cluster/id"
 
 
 def broker(broker_id: int | str) -> str:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NoReturn
 
 from fetcher.structs import Broker
@@ -93,13 +94,18 @@ def decode_broker(broker_id: int, data: bytes | None, *, read_endpoints: bool = 
 
 def decode_partitions(data: bytes | None) -> list[int]:
     """A topic's partitions in numeric order; none if the node is missing, no JSON, or says nothing of partitions."""
+    return list(_partitions(data))
+
+
+@lru_cache(maxsize=64)  # every rebalance reads what hardly ever changes
+def _partitions(data: bytes | None) -> tuple[int, ...]:
     content = _json_object(data)
     partitions = content.get("partitions") if content is not None else None
     if partitions is None:
-        return []
+        return ()
     if not isinstance(partitions, dict):
         raise UnreadableZnode("", data, f"the partitions of the topic are no JSON object: {_to_text(data)}")
-    return sorted(_java_integer(name, _INT_32, data) for name in partitions)
+    return tuple(sorted(_java_integer(name, _INT_32, data) for name in partitions))
 
 
 def decode_leader(data: bytes | None) -> int | None:
@@ -110,6 +116,12 @@ def decode_leader(data: bytes | None) -> int | None:
         raise UnreadableZnode("", data, f"no leader in the partition's state: {_to_text(data)}")
     number = int(str(leader))
     return None if number == -1 else number
+
+
+def decode_cluster_id(data: bytes | None) -> str:
+    """What brokers of 0.10.1 and later call their cluster; "" if the node says nothing of the kind."""
+    content = _json_object(data) or {}
+    return str(content.get("id") or "")
 
 
 def encode_offset(offset: int) -> bytes:

@@ -67,6 +67,7 @@ class Znode(NamedTuple):
     version: int
     ephemeral_owner: int  # a session id, 0 if the node is persistent
     children: int = 0  # how many
+    created_ms: int = 0
 
 
 class CreateOutcome(NamedTuple):
@@ -534,7 +535,7 @@ def _is_done(path: str, answer: Any, *, unless: type[KazooException] | tuple[()]
 
 
 def _znode(data: bytes | None, stat: Any) -> Znode:
-    return Znode(data or b"", stat.version, stat.ephemeralOwner, stat.numChildren)
+    return Znode(data or b"", stat.version, stat.ephemeralOwner, stat.numChildren, stat.ctime)
 
 
 def _text(data: bytes | None) -> str:

@@ -12,6 +12,7 @@ Rule: before version 4 a broker converts what it holds to what the version knows
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, lru_cache
 from itertools import groupby
 from struct import Struct
 from typing import NamedTuple
@@ -75,25 +76,18 @@ def encode_fetch_request(
     `max_bytes` is for the whole response, from version 3 on. That version is 1.1's, and as there a topic is named again
     where another came between, so that the order of all partitions is kept.
     """
-    _check(version)
-    parts = [_LIMITS.pack(CONSUMER, max_wait_ms, min_bytes)]
-    if version >= 3:
-        parts.append(INT32.pack(max_bytes))
-    if version >= 4:
-        parts.append(bytes([READ_UNCOMMITTED]))
-    if version >= 7:
-        parts.append(Struct(">ii").pack(*NO_SESSION))
-    parts.append(_encode_topics(version, partitions))
-    if version >= 7:
-        parts.append(INT32.pack(0))  # topics to forget: none, without a session
-    if version >= 11:
-        parts.append(encode_string(""))
-    return encode_request(FETCH_KEY, version, correlation_id, client_id, b"".join(parts))
+    before, after = _around_topics(version, max_wait_ms, min_bytes, max_bytes)
+    body = b"".join((before, _encode_topics(version, partitions), after))
+    return encode_request(FETCH_KEY, version, correlation_id, client_id, body)
 
 
 def decode_fetch_response(version: int, data: bytes | bytearray | memoryview) -> FetchResponse:
     """Read a response, from its correlation id on; MalformedResponseException if it is not one of this version."""
     _check(version)
+    return _decode_plain(version, data) or _decode_any(version, data)
+
+
+def _decode_any(version: int, data: bytes | bytearray | memoryview) -> FetchResponse:
     reader = Reader(data, f"fetch response version {version}")
     beginning = _BEGINNING if version == 0 else _BEGINNING_WITH_THROTTLING if version < 7 else _BEGINNING_WITH_SESSION
     # The numbers of older versions, and 0 for those they lack.
@@ -106,6 +100,58 @@ def decode_fetch_response(version: int, data: bytes | bytearray | memoryview) ->
             partitions[TopicAndPartition(topic, partition)] = answer
     reader.end()
     return FetchResponse(partitions, throttle_time_ms, error_code, correlation_id)
+
+
+def _decode_plain(version: int, data: bytes | bytearray | memoryview) -> FetchResponse | None:
+    """An answer about one partition and well-formed, which is nearly every one of a large topic, in few steps.
+
+    The next request waits for this. None if it is anything else: then all of it is read and judged from the front.
+    """
+    if version >= NEWEST_VERSION:
+        return None
+    beginning, answer = _plain_forms(version)
+    at = beginning.size
+    if len(data) < at:
+        return None
+    correlation_id, *between, topics, topic_size = beginning.unpack_from(data)
+    start = at + topic_size + answer.size
+    if topics != 1 or topic_size < 0 or len(data) < start:
+        return None
+    partitions, partition, error_code, high_watermark, *more, size = answer.unpack_from(data, at + topic_size)
+    if partitions != 1 or size != len(data) - start or (version >= 4 and more[-1] not in (0, UNKNOWN)):
+        return None
+    try:
+        topic = str(data[at : at + topic_size], "utf-8")
+    except UnicodeDecodeError:
+        return None
+    throttle_time_ms, error_of_all, *_ = (*between, 0, 0)
+    fetched = FetchedPartition(error_code, high_watermark, memoryview(data)[start:])
+    return FetchResponse({TopicAndPartition(topic, partition): fetched}, throttle_time_ms, error_of_all, correlation_id)
+
+
+@cache
+def _plain_forms(version: int) -> tuple[Struct, Struct]:
+    """Up to the topic's name, and from there to the messages."""
+    beginning = ">i" if version == 0 else ">ii" if version < 7 else ">iihi"
+    answer = "ihq" if version < 4 else "ihqqi" if version == 4 else "ihqqqi"
+    return Struct(f"{beginning}ih"), Struct(f">i{answer}i")
+
+
+@lru_cache(maxsize=64)
+def _around_topics(version: int, max_wait_ms: int, min_bytes: int, max_bytes: int) -> tuple[bytes, bytes]:
+    """Of a request: what stands before its topics and after them."""
+    _check(version)
+    before, after = [_LIMITS.pack(CONSUMER, max_wait_ms, min_bytes)], []
+    if version >= 3:
+        before.append(INT32.pack(max_bytes))
+    if version >= 4:
+        before.append(bytes([READ_UNCOMMITTED]))
+    if version >= 7:
+        before.append(Struct(">ii").pack(*NO_SESSION))
+        after.append(INT32.pack(0))  # topics to forget: none, without a session
+    if version >= 11:
+        after.append(encode_string(""))
+    return b"".join(before), b"".join(after)
 
 
 def _encode_topics(version: int, partitions: Mapping[TopicAndPartition, tuple[int, int]]) -> bytes:

@@ -28,6 +28,7 @@ _MODULES = {
     "ListOffsets": "kafka.protocol.consumer",
     "Metadata": "kafka.protocol.metadata",
     "OffsetCommit": "kafka.protocol.consumer",
+    "OffsetDelete": "kafka.protocol.consumer",
     "OffsetFetch": "kafka.protocol.consumer",
     "SyncGroup": "kafka.protocol.consumer",
 }

@@ -6,6 +6,7 @@ Pure: bytes in, values out. On a broker with auto-creation, asking for a topic t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -52,15 +53,34 @@ def decode_metadata_response(data: memoryview | bytes) -> TopicMetadata:
     for _ in range(reader.count("topics", _SMALLEST_TOPIC)):
         error_code, topic = reader.number(INT16, "error code of a topic"), reader.string("topic")
         topic_errors[topic] = error_code
+        form, counts = _partition_form(1, 1), (1, 1)
         for _ in range(reader.count(f"partitions of {topic}", _SMALLEST_PARTITION)):
-            error_code, partition, leader = reader.numbers(_PARTITION, f"a partition of {topic}")
-            for replicas in ("replicas", "replicas in sync"):
-                reader.skip(reader.count(replicas, _REPLICA) * _REPLICA)
+            # Nearly always there are as many replicas as of the one before.
+            plain = reader.if_there(form)
+            if plain is not None and plain[3:] == counts:
+                error_code, partition, leader, *_ = plain
+                reader.skip(form.size)
+            else:
+                error_code, partition, leader = reader.numbers(_PARTITION, f"a partition of {topic}")
+                counts = _skip_numbers(reader, "replicas"), _skip_numbers(reader, "replicas in sync")
+                form = _partition_form(*counts)
             key = TopicAndPartition(topic, partition)
             partition_errors[key] = error_code
             if leader in brokers:
                 leaders[key] = brokers[leader]
     return TopicMetadata(brokers, leaders, topic_errors, partition_errors)
+
+
+@lru_cache(maxsize=64)
+def _partition_form(replicas: int, in_sync: int) -> Struct:
+    """A whole one with so many: its numbers, and the two counts."""
+    return Struct(f">hiii{_REPLICA * replicas}xi{_REPLICA * in_sync}x")
+
+
+def _skip_numbers(reader: Reader, field: str) -> int:
+    count = reader.count(field, _REPLICA)
+    reader.skip(count * _REPLICA)
+    return count
 
 
 def _broker(reader: Reader) -> Broker:

@@ -61,6 +61,10 @@ class Reader:
         self.position = end
         return form.unpack_from(self._data, start)
 
+    def if_there(self, form: Struct) -> tuple[int, ...] | None:
+        """The same without moving; None if less is left."""
+        return form.unpack_from(self._data, self.position) if form.size <= self._end - self.position else None
+
     def number(self, form: Struct, field: str) -> int:
         return self.numbers(form, field)[0]
 

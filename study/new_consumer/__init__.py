@@ -7,6 +7,7 @@ from study.new_consumer.consumer import NewConsumer
 from study.new_consumer.errors import (
     CommitFailedException,
     ConcurrentModificationException,
+    NoOffsetForPartitionException,
     RetriableCommitFailedException,
     WakeupException,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "ConsumerRecords",
     "NewConsumer",
     "NewConsumerConfig",
+    "NoOffsetForPartitionException",
     "OffsetAndMetadata",
     "PartitionInfo",
     "RetriableCommitFailedException",

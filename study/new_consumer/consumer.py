@@ -21,6 +21,8 @@ from kafka.errors import (
     CommitFailedError,
     IllegalGenerationError,
     KafkaTimeoutError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
     RebalanceInProgressError,
     RetriableError,
     UnknownMemberIdError,
@@ -34,6 +36,7 @@ from study.new_consumer.config import NewConsumerConfig
 from study.new_consumer.errors import (
     CommitFailedException,
     ConcurrentModificationException,
+    NoOffsetForPartitionException,
     RetriableCommitFailedException,
     WakeupException,
 )
@@ -148,7 +151,7 @@ class NewConsumer:
                 joining = self._way != "partitions" and self._consumer._coordinator.need_rejoin()
                 if joining:
                     self._refresh_topics()
-                batches = self._consumer.poll(timeout_ms=JOIN_SLICE_MS if joining else min(SLICE_MS, left_ms))
+                batches = self._poll_library(JOIN_SLICE_MS if joining else min(SLICE_MS, left_ms))
                 if batches or left_ms <= SLICE_MS:
                     records = {
                         TopicAndPartition(*partition): [_our_record(record) for record in batch]
@@ -286,6 +289,14 @@ class NewConsumer:
 
     def _lend(self, thread_id: int | None) -> None:
         self._lent_to = thread_id
+
+    def _poll_library(self, timeout_ms: float) -> dict[Any, list[Any]]:
+        try:
+            found: dict[Any, list[Any]] = self._consumer.poll(timeout_ms=timeout_ms)
+        except (NoOffsetForPartitionError, OffsetOutOfRangeError) as error:  # auto.offset.reset=none
+            where = ", ".join(sorted(f"{one.topic}-{one.partition}" for each in error.args for one in each))
+            raise NoOffsetForPartitionException(f"no offset to begin at, and no reset policy, for {where}") from error
+        return found
 
     def _refresh_topics(self) -> None:
         """Before a join: as in 1.1.1, partitions are shared out by fresh metadata.

@@ -19,3 +19,7 @@ class CommitFailedException(KafkaException):
 
 class RetriableCommitFailedException(KafkaException):
     """An asynchronous commit failed for a passing reason. Do not repeat it blindly: a later one may be stored."""
+
+
+class NoOffsetForPartitionException(KafkaException):
+    """Nothing is stored for a partition, or no such record is there, and auto.offset.reset is none: seek first."""

@@ -46,7 +46,9 @@ async def consume(reporter: Reporter) -> None:
         while not reporter.leaving.is_set():
             for where, records in (await consumer.getmany(timeout_ms=POLL_MS, max_records=100)).items():
                 for record in records:
-                    reporter.delivered(where.topic, where.partition, record.offset)
+                    reporter.handed_over(where.topic, where.partition, record.offset)
+                    if settings.work_ms and not reporter.leaving.is_set():
+                        await asyncio.sleep(settings.work_ms / 1000)  # else heartbeats would wait for the work too
     finally:
         await consumer.stop()
 

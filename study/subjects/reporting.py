@@ -27,11 +27,15 @@ class Reporter:
 
     def delivered(self, topic: str, partition: int, offset: int) -> None:
         """The application has this record. Returns when its work is done."""
+        self.handed_over(topic, partition, offset)
+        if self.settings.work_ms:
+            self.leaving.wait(self.settings.work_ms / 1000)
+
+    def handed_over(self, topic: str, partition: int, offset: int) -> None:
+        """The application has this record, and does its work elsewhere."""
         with self._lock:
             self._sequence += 1
             self._write("delivered", topic, partition, offset=offset, sequence=self._sequence)
-        if self.settings.work_ms:
-            self.leaving.wait(self.settings.work_ms / 1000)
 
     def assigned(self, partitions: Iterable[tuple[str, int]]) -> None:
         """The group gave these to this member."""

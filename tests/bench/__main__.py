@@ -7,13 +7,14 @@
     python -m tests.bench --merge ONE TWO         no measuring: results of several runs as one report
 
 Each sample is written to DIRECTORY/bench.json as it comes (default: bench-results); at the end, after an error and
-after Ctrl-C too, tables are printed and bench.html is drawn beside it. Exit code 1: a promise was not kept, or
-something was not measured; 130 and 143: interrupted.
+after Ctrl-C too, tables are printed, bench.html is drawn beside it, and bench.md has the tables for a page. Exit code
+1: a promise was not kept, or something was not measured; 130 and 143: interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import importlib
 import json
 import signal
@@ -29,6 +30,7 @@ from rich.markup import escape
 
 from tests.bench import results
 from tests.bench.children import Children
+from tests.bench.markdown import NoPlace, markdown, put_into, write_markdown
 from tests.bench.pictures import write_page
 from tests.bench.promises import Promise, Status, Verdict, verdicts
 from tests.bench.report import is_named, one_line, wide_console
@@ -36,6 +38,8 @@ from tests.bench.results import NoResults, Planned, Results
 from tests.bench.schedule import expected_s, rough
 from tests.bench.tables import lacking_lines, promise_table, runs_table
 
+ROOT = Path(__file__).parents[2]
+COMPILED = ("fetcher", "zkconsumer", "pipeline", "tests/bench")
 OUTPUT = Path("bench-results")
 IN_DIRECTORY = Path()  # stands for the file there
 HUNG_AFTER = 4  # times what was expected, and
@@ -117,7 +121,14 @@ def main(arguments: Sequence[str] | None = None, benches: Mapping[str, Bench] = 
             found.runs.append(run)
             _put_aside(file, found)
             found, interrupted = _measure(console, benches, found, chosen, file, given)
-    return _finish(console, catalogue, found, file, interrupted)
+    code = _finish(console, catalogue, found, file, interrupted)
+    if given.page is not None:
+        try:
+            put_into(given.page, markdown(found, verdicts(catalogue.promises, found)))
+        except NoPlace as error:
+            console.print(escape(str(error)), style="red")
+            return code or 1
+    return code
 
 
 def _parser(benches: Mapping[str, Bench]) -> argparse.ArgumentParser:
@@ -139,6 +150,8 @@ def _parser(benches: Mapping[str, Bench]) -> argparse.ArgumentParser:
     add("--resume", nargs="?", type=Path, const=IN_DIRECTORY, metavar="FILE", help=resume)
     merge = "measure nothing: one report of all these; of one file, its report once more"
     add("--merge", nargs="+", type=Path, metavar="FILE", help=merge)
+    page = "put the tables into this page too, between its marks: docs/bench.md has them"
+    add("--page", type=Path, metavar="FILE", help=page)
     add("--output", type=Path, default=OUTPUT, metavar="DIRECTORY", help="(default: bench-results)")
     return parser
 
@@ -198,6 +211,7 @@ def _measure(
             f"  {one}: {len(cases)} cases, {rough(expected_s(cases))}: {escape(benches[one].what)}", style="dim"
         )
     console.print("Before each line below: the time gone, and what is left as far as one can tell.", style="dim")
+    _compile()
     with Children() as children:
         for number, name in enumerate(names, 1):
             cases = [planned for planned in chosen if planned.bench == name]
@@ -224,11 +238,18 @@ def _measure(
     return found, received
 
 
+def _compile() -> None:
+    """As pip does with what it installs, and did with all others here: else each of our processes would do it again."""
+    for name in COMPILED:
+        compileall.compile_dir(ROOT / name, quiet=2)
+
+
 def _finish(console: Console, catalogue: _Catalogue, found: Results, file: Path, interrupted: int | None) -> int:
     """Tables and page of all there is; the exit code."""
     found.write(file)
     judged = verdicts(catalogue.promises, found)
     page = write_page(found, judged, file.with_name("bench.html"))
+    write_markdown(found, judged, file.with_name("bench.md"))
     if interrupted is not None:
         console.print(
             f"\nended by {signal.Signals(interrupted).name}: this is what was measured until then", style="bold"

@@ -38,7 +38,7 @@ BENCH = "settle"
 OURS, SCALA = "ours", "Scala 0.8.2.2"
 JAVA_SOURCE = Path(__file__).with_name("java") / "BenchSettling.java"
 MEMBERS, PARTITIONS = (1, 4, 16), (32, 256, 1024)
-ROUNDS = 5
+PROMISED_ROUNDS, ROUNDS = 5, 3
 SHORT_BACKOFF = {"rebalance.backoff.ms": "100", "rebalance.max.retries": "200"}
 DEFAULT_BACKOFF = {"rebalance.max.retries": "20"}  # 4 by default, too few for either of them to settle surely
 STEADY_S, STEADY_WITH_DEFAULT_S = 1.5, 2.5  # that no owner changes; longer than a member waits after a collision
@@ -66,7 +66,7 @@ WITH_DEFAULT = f"{LARGEST_PROMISED.case}, default back-off"
 def cases(*, quick: bool) -> Mapping[str, float]:
     if quick:
         return {size.case: 10.0 for size in QUICK_SIZES}
-    return {size.case: 25.0 for size in SIZES} | {WITH_DEFAULT: 70.0}
+    return {size.case: 25.0 if size == LARGEST_PROMISED else 16.0 for size in SIZES} | {WITH_DEFAULT: 45.0}
 
 
 def promises() -> Iterator[Promise]:
@@ -105,7 +105,8 @@ def run(report: Report) -> None:
 
 
 def _measure(report: Report, connect: str, both: Sequence[Side], size: Size, case: str, steady_s: float) -> None:
-    with report.case(case, rounds=ROUNDS, against=SCALA) as found:
+    rounds = PROMISED_ROUNDS if case == LARGEST_PROMISED.case else ROUNDS
+    with report.case(case, rounds=rounds, against=SCALA) as found:
         for _ in found.rounds():
             for side in both:
                 found.sample(side.name, "s", seconds_to_settle, connect, side, size, 0, steady_s, more_is_better=False)

@@ -22,40 +22,55 @@ def case_table(found: CaseFound, results: Results) -> RenderableType:
     compared = f"; × is against {found.against}" if found.against else ""
     rounds = f"medians of {found.rounds}, least–most" if found.rounds > 1 else "one round"
     title = f"\n{found.bench}: {found.case} ({rounds}{compared})" + (f" [{note}]" if note else "")
-    by_size = found.sizes != [None]
-    beside = list(dict.fromkeys(name for one in found.measured for name in one.beside))
     table = Table()
-    table.add_column("subject", no_wrap=True)
-    if by_size:
-        table.add_column(found.grows_by, justify="right", no_wrap=True)
-    units = list(dict.fromkeys(one.unit for one in found.measured))
-    ratio_columns = ("×", "") if found.against else ()
-    for column in (" / ".join(units), "", *ratio_columns, *beside):
-        table.add_column(column, justify="right", no_wrap=True)
-    for one in found.measured:
-        table.add_row(*_row(found, one, by_size, beside))
+    for number, column in enumerate(case_columns(found)):
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
+    for row in case_rows(found):
+        table.add_row(*map(escape, row))
     lines: list[RenderableType] = [Text(title), table]
-    if by_size:
-        slopes = [(subject, found.slope(subject)) for subject in found.subjects]
-        said = [f"{subject} {slope:.2f}" for subject, slope in slopes if slope is not None]
-        lines.append(Text(f"slopes (0 constant, 1 linear): {', '.join(said)}"))
+    if found.sizes != [None]:
+        lines.append(Text(slopes_line(found)))
     lines += [Text(f"{one.subject} failed: {one.failure}", style="red") for one in found.measured if one.failure]
     return Group(*lines)
 
 
-def _row(found: CaseFound, one: Measured, by_size: bool, beside: Sequence[str]) -> list[str]:
-    size = [short(one.size) if one.size is not None else ""] if by_size else []
+def case_columns(found: CaseFound) -> list[str]:
+    """Titles; a column without one is the spread of the one before."""
+    units = " / ".join(dict.fromkeys(one.unit for one in found.measured))
+    size = [found.grows_by] if found.sizes != [None] else []
+    return ["subject", *size, units, "", *(("×", "") if found.against else ()), *_beside(found)]
+
+
+def case_rows(found: CaseFound) -> list[list[str]]:
+    """As many cells each as there are columns."""
+    width = len(case_columns(found))
+    rows = [_row(found, one) for one in found.measured]
+    return [row + [""] * (width - len(row)) for row in rows]
+
+
+def slopes_line(found: CaseFound) -> str:
+    slopes = [(subject, found.slope(subject)) for subject in found.subjects]
+    said = [f"{subject} {slope:.2f}" for subject, slope in slopes if slope is not None]
+    return f"slopes (0 constant, 1 linear): {', '.join(said)}"
+
+
+def _beside(found: CaseFound) -> list[str]:
+    return list(dict.fromkeys(name for one in found.measured for name in one.beside))
+
+
+def _row(found: CaseFound, one: Measured) -> list[str]:
+    size = [short(one.size) if one.size is not None else ""] if found.sizes != [None] else []
     samples = there(one.samples)
     if not samples:
-        return [escape(one.subject), *size, "failed"]
+        return [one.subject, *size, "failed"]
     cells = [short(statistics.median(samples)), spread(samples)]
     if found.against:
         ratios = found.ratios(one.subject, found.against, size=one.size)
         cells += [short(statistics.median(ratios)), spread(ratios)] if ratios else ["", ""]
-    for name in beside:
+    for name in _beside(found):
         values = there(one.beside.get(name, []))
         cells.append(short(statistics.median(values)) if values else "")
-    return [escape(one.subject), *size, *cells]
+    return [one.subject, *size, *cells]
 
 
 def promise_table(verdicts: Sequence[Verdict]) -> Table:

@@ -59,7 +59,8 @@ CASES: Sequence[Case] = (
     MAIN,
     NEW,
     LARGE,
-    *(Case(f"100 B, {codec}", COMPRESSED, 73, codec=codec) for codec in ("gzip", "snappy", "lz4")),
+    *(Case(f"100 B, {codec}", COMPRESSED, 73, codec=codec) for codec in ("gzip", "snappy")),
+    Case("100 B, lz4", COMPRESSED[:-1], 65, codec="lz4"),  # which aiokafka refuses in format 0
     *(
         Case(f"{streams} streams", (SCALA, READ, "ours, batches", ARROW), 42, partitions=16, streams=streams)
         for streams in (1, 4, 16)

@@ -32,6 +32,7 @@ def main() -> None:
         .option("rebalance.max.retries", "50")
         .option("rebalance.backoff.ms", "500")
         .option("release.timeout.ms", "30000")
+        .option("checkpointLocation", f"{directory}/checkpoint")
         .load()
     )
 

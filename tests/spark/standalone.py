@@ -23,10 +23,14 @@ WORKER = "org.apache.spark.deploy.worker.Worker"
 
 
 class StandaloneCluster:
-    """Workers have a core each. `environment` is what the processes of the cluster see beside our own."""
+    """Workers have a core each, and `memory` for executors.
 
-    def __init__(self, *, workers: int = 2, environment: Mapping[str, str]) -> None:
+    `environment` is what the processes of the cluster see beside our own.
+    """
+
+    def __init__(self, *, workers: int = 2, memory: str = "700m", environment: Mapping[str, str]) -> None:
         self._number = workers
+        self._memory = memory
         self._environment = {
             **environment,
             "SPARK_HOME": str(SPARK_HOME),
@@ -45,7 +49,7 @@ class StandaloneCluster:
             master = self._start("spark-master", MASTER, "--port", "0")
             self.url = self._said(master, r"Starting Spark master at (spark://\S+)")
             for _ in range(self._number):
-                options = ("--port", "0", "--cores", "1", "--memory", "700m")
+                options = ("--port", "0", "--cores", "1", "--memory", self._memory)
                 self.workers.append(self._start("spark-worker", WORKER, *options, self.url))
             for worker in self.workers:
                 self._said(worker, r"Successfully registered with master (\S+)")

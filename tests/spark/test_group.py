@@ -7,6 +7,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
@@ -221,12 +222,22 @@ def test_what_comes_twice_after_a_lost_session_is_counted(
     assert sink.offsets() == each_once({0: 110})
 
 
+@pytest.mark.parametrize("handover", ["checkpoint", "group"])
 def test_what_others_took_of_a_batch_that_could_not_be_handed_over_is_counted_by_the_next_run(
-    kafka: KafkaCluster, topic: str, group: Group, stream: Source, sink: Sink, held_cores: HeldCores
+    kafka: KafkaCluster,
+    topic: str,
+    group: Group,
+    stream: Source,
+    sink: Sink,
+    held_cores: HeldCores,
+    tmp_path: Path,
+    handover: str,
 ) -> None:
     """Members and query end at once in mid-batch, as with the machine; another member reads that part meanwhile."""
     kafka.produce(topic, [b"x"] * 100, partition=0)
-    rows = stream(topics=topic, zookeeper_session_timeout_ms=4000, handover="group")
+    # What others read to its end looks as if it had been handed over; the checkpoint knows that it was not.
+    told = {"checkpointLocation": tmp_path / "checkpoint"} if handover == "checkpoint" else {}
+    rows = stream(topics=topic, zookeeper_session_timeout_ms=4000, handover=handover, **told)
     with sink.running(rows):
         eventually(held_cores.has_waiting_job, "a batch is planned and not read", 60)
         [process] = planners()

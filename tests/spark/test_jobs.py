@@ -155,6 +155,19 @@ def test_a_pause_goes_from_the_last_of_the_old_to_the_first_of_the_new(spark: Sp
     ]  # fmt: skip
 
 
+def test_two_members_that_read_at_once_hand_nothing_over(spark: SparkSession) -> None:
+    """a stands still until 8000 and wakes up as a zombie beside b, which then keeps the partition."""
+    reads = delivered(
+        spark,
+        ("a", 0, 1000), ("b", 1, 5000), ("b", 2, 7990), ("a", 1, 8000), ("b", 3, 8010), ("a", 2, 8020),
+        ("b", 4, 8030), ("b", 5, 9000), ("c", 6, 9100),
+    )  # fmt: skip
+
+    assert found(jobs.handovers(jobs.pauses(reads)), "old_member", "new_member", "pause_ms") == [
+        ("a", "b", 4000), ("b", "c", 100),
+    ]  # fmt: skip
+
+
 def test_changes_of_owners_close_together_are_one_rebalance(spark: SparkSession) -> None:
     first = owned(spark, ("a", 0, 5000), ("a", 5100, 9000), ("b", 9000, None))
     second = first.selectExpr(
@@ -205,6 +218,12 @@ def test_the_herd_is_counted_around_its_rebalance(spark: SparkSession) -> None:
 # --- lag, commits ---
 
 
+def test_a_second_without_an_answer_of_zookeeper_is_a_stall(spark: SparkSession) -> None:
+    load = frame(spark, "load", *({"time_ms": at} for at in (1000, 1100, 2050, 3050, 3150, 6000)))
+
+    assert found(jobs.stalls(load), "from_ms", "until_ms", "stall_ms") == [(2050, 3050, 1000), (3150, 6000, 2850)]
+
+
 def test_lag_is_what_is_produced_and_not_yet_delivered(spark: SparkSession) -> None:
     made = frame(
         spark,
@@ -218,6 +237,18 @@ def test_lag_is_what_is_produced_and_not_yet_delivered(spark: SparkSession) -> N
         (200, 1),
         (300, 0),
         (400, 0),
+    ]
+
+
+def test_a_record_waits_from_its_acknowledgement_to_its_first_delivery(spark: SparkSession) -> None:
+    """Told of before it was acknowledged: no wait. Delivered to nobody: lost, no wait. Not produced here: nothing."""
+    made = produced(spark, 0, 1, 2, 3)  # at 0, 10, 20, 30
+    read = delivered(spark, ("a", 0, 25), ("b", 0, 900), ("a", 1, 8), ("b", 3, 1030), ("b", 7, 2000))
+
+    assert found(jobs.waits(made, read), "offset", "member", "produced_ms", "wait_ms") == [
+        (0, "a", 0, 25),
+        (1, "a", 10, 0),
+        (3, "b", 30, 1000),
     ]
 
 

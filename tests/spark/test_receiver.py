@@ -123,6 +123,7 @@ def test_mistakes_are_told_in_one_line(
     assert "receivers=2: each takes a core" in refused(receivers=2)
     assert "write_ahead=True needs directory" in refused(write_ahead=True)
     assert "no option auto.ofset.reset; did you mean auto.offset.reset" in refused(kafka_params={"auto.ofset.reset": 1})
+    assert "maxOffsetsPerTrigger is an option of group mode" in refused(kafka_params={"maxOffsetsPerTrigger": "5"})
     with pytest.raises(UnknownOption, match="topic has 0 threads"):
         pipeline.create_stream(spark, kafka.zookeeper_connect, "g", {"topic": 0})
 
@@ -133,6 +134,8 @@ def test_mistakes_are_told_in_one_line(
         return str(error.value)
 
     assert "there is no topic nowhere" in fails(received("nowhere"))
+    unreachable = received(topic, zk_quorum="127.0.0.1:1", kafka_params={"zookeeper.connection.timeout.ms": "500"})
+    assert "zookeeper.connect=127.0.0.1:1: " in fails(unreachable)
     file = sink.segments.with_name("file")
     file.write_text("")
     assert f"directory {file} cannot be used" in fails(received(topic, directory=str(file)))

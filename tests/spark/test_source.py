@@ -56,6 +56,19 @@ def test_given_offsets_and_a_schema_of_some_columns(kafka: KafkaCluster, topic: 
     ]  # fmt: skip
 
 
+def test_a_range_may_take_many_fetches(kafka: KafkaCluster, topic: str, batch: Source) -> None:
+    """Each is asked for while Spark takes what came before; a record larger than one of them comes too."""
+    values = [b"%d" % offset * (offset % 50) for offset in range(400)]
+    values[200] = b"large" * 2000
+    for start in range(0, 400, 20):
+        kafka.produce(topic, values[start : start + 20], partition=2)
+    ending = {"ending_offsets": f'{{"{topic}": {{"2": 390}}}}'}
+
+    for size in (2000, 1_000_000):
+        rows = batch("offset bigint, value binary", topics=topic, fetch_message_max_bytes=size, **ending).collect()
+        assert [tuple(row) for row in rows] == list(enumerate(values))[:390]
+
+
 def test_mistakes_are_shown_in_one_line(topic: str, batch: Source) -> None:
     def line(rows: Any) -> str:
         with pytest.raises(PySparkException) as error:

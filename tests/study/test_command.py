@@ -50,7 +50,7 @@ def run_folder(folder: Path, *, lost: bool) -> str:
         ("title", "lost", "duplicated", "reordered", "delivered_by_non_owner", "rebalances", "rebalance_ms",
          "partitions_stopped", "partitions_moved", "median_pause_ms", "longest_pause_ms",
          "zookeeper_packets", "most_lag"), 1
-    )  # fmt: skip
+    ) | {"longest_wait_ms": 1500}  # fmt: skip
     (folder / "run.json").write_text(json.dumps({"scenario": folder.name}))
     (folder / "figures.json").write_text(json.dumps({"figures": [figures]}))
     return str(folder)
@@ -70,7 +70,7 @@ def test_many_runs_fit_in_one_table(capsys: pytest.CaptureFixture[str], tmp_path
     runs = [run_folder(tmp_path / name, lost=True) for name in ("one", "two")]
 
     assert main(["study", "verdicts", *runs, "--markdown"]) == 1, "a record was lost"
-    cell = "1 lost, 1 again, 1 out of order, 1 non-owner"
+    cell = "1.5 s, 1 lost, 1 again, 1 out of order, 1 non-owner"
     assert capsys.readouterr().out.splitlines() == [
         "| scenario | ours |", "| --- | --- |", f"| `one` | {cell} |", f"| `two` | {cell} |",
     ]  # fmt: skip
@@ -78,3 +78,18 @@ def test_many_runs_fit_in_one_table(capsys: pytest.CaptureFixture[str], tmp_path
     assert [one["scenario"] for one in json.loads(capsys.readouterr().out)] == ["one", "two"]
     main(["study", "verdicts", *runs])
     assert "1 non-owner" in " ".join(capsys.readouterr().out.split())
+
+
+def test_of_many_consumers_each_has_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run = tmp_path / "crash"
+    run_folder(run, lost=True)
+    [one] = json.loads((run / "figures.json").read_text())["figures"]
+    many = [one | {"subject": f"consumer-{number}", "duplicated": 1000 * number} for number in range(5)]
+    (run / "figures.json").write_text(json.dumps({"figures": many}))
+
+    assert main(["study", "verdicts", str(run)]) == 1
+
+    said = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["wait", "pause", "lost", "again", "out", "of", "order", "non-owner"] in said
+    assert ["crash", "consumer-0", "1.5", "s", "0.0", "s", "1", "1", "1"] in said
+    assert ["consumer-4", "1.5", "s", "0.0", "s", "1", "4,000", "1", "1"] in said

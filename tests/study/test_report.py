@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,27 +34,31 @@ def tables() -> dict[str, list[dict[str, Any]]]:
             *both(pause_ms=100, from_ms=2900, until_ms=3000, topic="t", partition=0),
             *both(pause_ms=1300, from_ms=2700, until_ms=4000, topic=HOSTILE, partition=1),
         ],
+        "waits": both(wait_ms=1450, topic="t", partition=0, offset=7, produced_ms=2600, member="m"),
         "rebalances": both(number=1, from_ms=2000, until_ms=2500, duration_ms=500, **window),
         "lag": [*both(time_ms=1250, lag=3), *both(time_ms=2250, lag=1234)],
         "commits": both(store="kafka", commits=5, commits_per_second=1.0),
         "sizes": both(produced=10_000, delivered=10_002),
         "owned": both(member=HOSTILE, topic="t", partition=0, from_ms=900, until_ms=None),
         "paused": [],
+        "stalls": both(from_ms=500, until_ms=900, stall_ms=400),  # before the start
         "zookeeper": [],
     }
 
 
-def rows() -> list[Figures]:
+def rows(kind: str = "kill") -> list[Figures]:
     found = {"duplicated": {"ours": 2}}
     checks = ("lost", "duplicated", "reordered", "delivered_by_non_owner", "commits_going_back")
     subjects = {"ours": ("Ours", "old"), "java": ("Java", "new")}
-    return figures(subjects, {check: found.get(check, {}) for check in checks}, tables())
+    happened = [row | {"event": kind} if row["event"] == "kill" else row for row in tables()["events"]]
+    return figures(subjects, {check: found.get(check, {}) for check in checks}, tables() | {"events": happened})
 
 
 def test_figures_count_from_the_start_of_the_timeline() -> None:
     ours, java = rows()
 
     assert (ours.pauses, ours.median_pause_ms, ours.longest_pause_ms, ours.most_lag) == (2, 700, 1300, 1234)
+    assert ours.longest_wait_ms == 1450
     assert ours.verdicts == {
         "lost": True, "duplicated": False, "reordered": True, "delivered_by_non_owner": True,
         "commits_going_back": True,
@@ -65,7 +70,7 @@ def test_words_say_what_the_figures_say() -> None:
     ours, java = rows()
 
     assert "None was lost. 2 deliveries were repetitions." in happened(ours)
-    assert "Each was delivered once." in happened(java)
+    assert "Each was delivered once, but for 2 while the group formed." in happened(java)
     assert headline([ours, java]) == (
         "No consumer lost a record. Ours delivered some again."
         " The longest silence of a partition that changed hands was 1.3 s."
@@ -77,13 +82,49 @@ def test_what_it_means_tells_crashes_from_planned_changes() -> None:
     """The only thing that happened is a kill, 1 s after the start."""
     said = " ".join(means(rows()))
 
-    assert "a member dies or stands still, readers were silent for up to 1.3 s under the old protocol and 1.3 s" in said
+    assert (
+        "a member dies or stands still, the longest silence of a partition that changed hands was 1.3 s under" in said
+    )
+    assert "1.3 s under the old protocol and 1.3 s under the new one" in said
     assert "session.timeout.ms 10 s and from Kafka 3.0 on 45 s" in said
     assert "come and go in order" not in said
     [(text, (ours, java))] = by_happening(rows())
     assert text == f"{HOSTILE} is killed"
     assert ours is not None and (ours.at_s, ours.pauses, ours.longest_pause_ms) == (1.0, 2, 1300)
     assert java == ours
+
+
+def test_what_it_means_tells_who_hears_of_new_partitions_when() -> None:
+    assert "by default 5 minutes" in " ".join(means(rows("add partitions")))
+    assert "by default 5 minutes" not in " ".join(means(rows()))
+
+
+def test_a_machine_that_had_no_time_is_named_but_not_a_zookeeper_that_was_sent_away() -> None:
+    events, checks = (
+        tables()["events"],
+        ("lost", "duplicated", "reordered", "delivered_by_non_owner", "commits_going_back"),
+    )
+
+    def java(*more: dict[str, Any]) -> Figures:
+        stall = {"subject": "java", "from_ms": 2100, "until_ms": 3800, "stall_ms": 1700}
+        found = tables() | {"stalls": [stall], "events": [*events, *more]}
+        return figures({"java": ("Java", "new")}, {check: {} for check in checks}, found)[0]
+
+    assert java().longest_stall_ms == 1700
+    assert "stood still for 1.7 s" in happened(java())
+    assert means([java()])[0].startswith("While Java ran, this machine, or ZooKeeper on it, stood still for 1.7 s")
+    away = {"subject": "java", "event": "restart zookeeper", "member": "", "time_ms": 2050, "detail": "for 1 s"}
+    assert java(away).longest_stall_ms == 0
+    assert "stood still" not in " ".join([happened(rows()[0]), *means(rows())])
+
+
+def test_who_did_something_is_said_shortly() -> None:
+    """One, all, all but one."""
+    none, some = ([replace(rows()[0], title=title, duplicated=found) for title in "ABCD"] for found in (0, 1))
+
+    assert "D delivered some again." in headline([*none[:3], some[3]])
+    assert "All consumers delivered some again." in headline(some)
+    assert "All but A delivered some again." in headline([none[0], *some[1:]])
 
 
 def test_a_browser_shows_the_figures_and_runs_nothing_hostile(browser: Browser, tmp_path: Path) -> None:

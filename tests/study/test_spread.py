@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from study.figures import CHECKS
-from study.spread import differing_verdicts, pauses_apart, spread_of, unsteady_verdicts
+from study.spread import chance, differing_verdicts, pauses_apart, spread_of, undecided_verdicts, unsteady_verdicts
 
 Run = dict[str, Any]
 
@@ -32,10 +34,26 @@ def test_a_verdict_that_changes_from_run_to_run_is_named() -> None:
 def test_a_verdict_that_one_subject_never_gets_is_named() -> None:
     found = {"a": runs(1, 2, duplicated=1), "b": runs(1, 2, duplicated=2), "c": runs(1, 2)}
 
-    assert differing_verdicts(found) == [
-        "duplicated: a in 1 of 2 runs, c in 0 of 2",
-        "duplicated: b in 2 of 2 runs, c in 0 of 2",
-    ]
+    assert differing_verdicts(found) == ["duplicated: b in 2 of 2 runs, c in 0 of 2"]
+    assert undecided_verdicts(found) == ["duplicated: a in 1 of 2 runs, c in 0 of 2"]
+
+
+@pytest.mark.parametrize(("found", "differs"), [(1, False), (4, False), (5, True), (10, True)])
+def test_what_is_found_seldom_may_be_chance(found: int, differs: bool) -> None:
+    """Of ten runs each, 5 against none comes up by chance in 3.3 % of all cases, 4 against none in 8.7 %."""
+    ten = {"a": runs(*range(10), duplicated=found), "b": runs(*range(10))}
+
+    assert bool(differing_verdicts(ten)) == differs
+    assert bool(undecided_verdicts(ten)) != differs
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [((3, 4, 1, 4), 0.4857), ((0, 10, 1, 10), 1.0), ((5, 10, 0, 10), 2 * 252 / 15_504)],
+)
+def test_chance_is_that_of_fisher_s_exact_test(counts: tuple[int, int, int, int], expected: float) -> None:
+    """The first is Fisher's lady tasting tea. The last by hand: all five on one side or all on the other, of 15,504."""
+    assert chance(*counts) == pytest.approx(expected, abs=5e-4)
 
 
 def test_pauses_are_apart_if_either_middle_lies_outside_the_others_spread() -> None:

@@ -75,7 +75,6 @@ def main(connect: str, group: str, target: str, directory: str, how: str) -> Non
         print(step, flush=True)
         sys.stdin.readline()
 
-    journal = Journal(Path(directory))
     with (
         ZooKeeper(connect, session_timeout_ms=30_000, connection_timeout_ms=30_000) as zookeeper,
         BrokerConnections() as connections,
@@ -84,12 +83,14 @@ def main(connect: str, group: str, target: str, directory: str, how: str) -> Non
         old = ZooKeeperStore(zookeeper)
         new = KafkaStore(KafkaGroups(connections, cluster.brokers()), cluster)
         source, goal = (old, new) if target == "kafka" else (new, old)
-        if how == "migrate":
-            carry_out(plan_for(goal, group, source.read(group)), goal, journal, batch=1, on_step=on_step)
-            return
-        plan = journal.unfinished(target, group)
-        assert plan is not None
-        {"resume": resume, "roll-back": roll_back}[how](plan, goal, journal, batch=1, on_step=on_step)
+        journal = Journal(Path(directory), cluster.identity())
+        with journal.held(target, group):
+            if how == "migrate":
+                carry_out(plan_for(goal, group, source.read(group)), goal, journal, batch=1, on_step=on_step)
+                return
+            plan = journal.unfinished(target, group)
+            assert plan is not None
+            {"resume": resume, "roll-back": roll_back}[how](plan, goal, journal, batch=1, on_step=on_step)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,12 @@ from typing import Literal
 import pytest
 from kazoo.client import KazooClient
 
+from fetcher.admin import BrokerConnections, parse_bootstrap
+from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from tests.conformance.group import Group, fresh
 from tests.tools.conftest import Consumed, Run
 from zkconsumer.commands.common import delete_subtree
+from zkconsumer.groups.kafka_group import KafkaGroups
 from zkconsumer.snapshots.files import read_snapshot
 from zkconsumer.snapshots.holding import HeldMembers
 from zkconsumer.snapshots.loading import Wishes, by_session, carry_out, plan_load, read_target, without_leader
@@ -184,31 +187,65 @@ def test_retries_that_end_before_a_session_does(run: Run, consumed: Consumed, tm
     assert [finding["fault"] for finding in json.loads(short.stdout)] == ["session-outlasts-retries"]
 
 
+@pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
 @pytest.mark.parametrize("release", ["0.8.2.2", "1.1.1"])
 def test_a_group_of_real_members_is_healthy(
-    run: Run, kafka_of: Callable[[str], KafkaCluster], release: Literal["0.8.2.2", "1.1.1"]
+    run: Run, kafka_of: Callable[[str], KafkaCluster], release: Literal["0.8.2.2", "1.1.1"], storage: str
 ) -> None:
-    """Two real Scala consumers of each release beside its broker, and what the screen says."""
+    """Two real Scala consumers of each release beside its broker, offsets in either store: what the screen says."""
     kafka, topic = kafka_of(release), fresh("t")
     kafka.create_topic(topic, partitions=3)
+    kafka.produce(topic, [b"a", b"b"], partition=0)
     where = kafka.zookeeper_connect
+    properties = {"offsets.storage": storage, "dual.commit.enabled": "false", "auto.offset.reset": "smallest"}
     client = KazooClient(where, timeout=60)
     client.start()
     group = Group(client, fresh("healthy"))
     try:
         with (
-            ScalaConsumer(where, group.name, {topic: 2}, version=release, consumer_id="c1") as first,
-            ScalaConsumer(where, group.name, {topic: 1}, version=release, consumer_id="c2"),
+            ScalaConsumer(
+                where, group.name, {topic: 2}, version=release, consumer_id="c1", properties=properties
+            ) as first,
+            ScalaConsumer(where, group.name, {topic: 1}, version=release, consumer_id="c2", properties=properties),
         ):
             owners = {0: f"{group.name}_c1-0", 1: f"{group.name}_c1-1", 2: f"{group.name}_c2-0"}
             eventually(lambda: group.owners(topic) == owners, timeout_s=60)
+            first.wait_until_delivered(2)
             first.commit_offsets()
             ours = run("doctor", "--zookeeper", where, "--group", group.name)
+            in_zookeeper = group.offsets(topic)
     finally:
         client.stop()
         client.close()
 
     assert (ours.stdout, ours.code) == (f"{group.name}: nothing is wrong\n", 0)
+    assert bool(in_zookeeper) == (storage == "zookeeper")
+
+
+def test_offsets_in_kafka_are_compared_with_the_log_too(
+    run: Run, kafka_1_1: KafkaCluster, client_1_1: KazooClient
+) -> None:
+    """Of a group with offsets.storage=kafka: one beyond the log, one behind retention, one that is the same in both."""
+    group, topic = Group(client_1_1, fresh("stored")), fresh("t")
+    kafka_1_1.create_topic(topic, partitions=3)
+    kafka_1_1.produce(topic, [b"a", b"b", b"c"], partition=0)
+    kafka_1_1.produce(topic, [b"a", b"b", b"c"], partition=1)
+    kafka_1_1.delete_records(topic, before={1: 2})
+    tree = Tree(group, topic)
+    tree.offsets = {2: "7"}
+    tree.write()
+    with BrokerConnections() as connections:
+        offsets = {TopicAndPartition(topic, number): OffsetAndMetadata(one) for number, one in enumerate((4, 1, 7))}
+        KafkaGroups(connections, parse_bootstrap(kafka_1_1.bootstrap_servers)).commit(group.name, offsets)
+
+    ours = run("doctor", "--zookeeper", kafka_1_1.zookeeper_connect, "--group", group.name, "--json")
+    tree.remove()
+
+    assert [(one["fault"], one["path"]) for one in json.loads(ours.stdout)] == [
+        ("offset-beyond-log", f"{group.path}/offsets/{topic}/2"),
+        ("offset-beyond-log", f"__consumer_offsets [{group.name},{topic},0]"),
+        ("offset-behind-retention", f"__consumer_offsets [{group.name},{topic},1]"),
+    ]
 
 
 def test_offsets_behind_retention_and_groups_in_both_worlds(

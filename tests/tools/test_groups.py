@@ -19,6 +19,7 @@ from tests.broker.command_process import ROOT, command
 from tests.conformance.group import Group, fresh
 from tests.tools.conftest import Consumed, Run
 from zkconsumer.testing.kafka import KafkaCluster
+from zkconsumer.testing.scala import ScalaConsumer
 from zkconsumer.testing.tools import consumer_group_command, run_tool
 from zkconsumer.testing.waiting import eventually
 
@@ -75,6 +76,38 @@ def test_a_group_of_zookeeper_is_described_as_the_original_does(run: Run, both: 
 
     assert ours.stdout == theirs.stdout
     assert ours.stderr == f"Group '{both.group.name}' in ZooKeeper has no active members.\n"
+
+
+def test_a_group_of_real_members_is_described_as_the_original_does(
+    run: Run, kafka_1_1: KafkaCluster, client_1_1: KazooClient
+) -> None:
+    """One that owns all there is, one that owns nothing; and a group that is not there."""
+    group, topic, where = Group(client_1_1, fresh("crowd")), fresh("t"), kafka_1_1.zookeeper_connect
+    kafka_1_1.create_topic(topic, partitions=1)
+    with (
+        ScalaConsumer(where, group.name, {topic: 1}, version="1.1.1", consumer_id="a1") as first,
+        ScalaConsumer(where, group.name, {topic: 1}, version="1.1.1", consumer_id="a2"),
+    ):
+        eventually(lambda: group.owners(topic) == {0: f"{group.name}_a1-0"} and len(group.members()) == 2, timeout_s=60)
+        first.commit_offsets()
+        for name in (group.name, "nope"):
+            theirs = consumer_group_command("--zookeeper", where, "--describe", "--group", name)
+            ours = run("groups", "describe", "--zookeeper", where, "--group", name)
+
+            assert ours.stdout == theirs.stdout, name
+    assert ours.code == 1
+
+
+def test_a_group_in_kafka_without_members_is_described_as_the_original_does(run: Run, both: Both) -> None:
+    """Whatever is asked for: no table of members where there are none."""
+    both.consumer.close()
+    kafka = ["--bootstrap-server", both.kafka.bootstrap_servers]
+    for options in ([], ["--members"], ["--members", "--verbose"], ["--state"]):
+        for name in (both.group.name, "nope"):
+            theirs = consumer_group_command(*kafka, "--describe", "--group", name, *options)
+            ours = run("groups", "describe", *kafka, "--group", name, *options)
+
+            assert sorted(ours.stdout.splitlines()) == sorted(theirs.stdout.splitlines()), (name, options)
 
 
 def test_groups_are_listed_as_the_original_does_in_each_world(run: Run, both: Both) -> None:
@@ -150,6 +183,71 @@ def test_a_live_group_of_zookeeper_is_not_deleted_either(run: Run, consumed: Con
     assert len(consumed.group.members()) == 1
 
 
+DELETED = {
+    "one of two topics": ["--group", "idle", "--topic", "t1"],
+    "the last topic": ["--group", "single", "--topic", "t1"],
+    "of a live group": ["--group", "live", "--topic", "t1"],
+    "of no group": ["--group", "nobody", "--topic", "t1"],
+    "of all groups": ["--topic", "t1"],
+    "two groups": ["--group", "idle", "--group", "live"],
+}
+
+
+@pytest.mark.parametrize("case", DELETED)
+def test_a_topic_is_deleted_from_groups_as_the_original_does(
+    run: Run, empty: KazooClient, connect: str, case: str
+) -> None:
+    """The words, and what is left in ZooKeeper, of two trees that were the same."""
+    left, printed = [], []
+    for who in ("theirs", "ours"):
+        for group, topics in {"idle": ["t1", "t2"], "single": ["t1"], "live": ["t1", "t2"]}.items():
+            for path in [f"{part}/{topic}/0" for part in ("owners", "offsets") for topic in topics] + ["ids"]:
+                empty.ensure_path(f"/consumers/{group}/{path}")
+        empty.create("/consumers/live/ids/live_c1", b"{}", ephemeral=True)
+        where = ["--zookeeper", connect, *DELETED[case]]
+        if who == "theirs":
+            printed.append(consumer_group_command("--delete", *where).stdout)
+        else:
+            printed.append(run("groups", "delete", *where).stdout)
+        left.append(sorted(_below(empty, "/consumers")))
+        empty.delete("/consumers", recursive=True)
+
+    assert printed[1] == printed[0]
+    assert left[1] == left[0]
+
+
+def _below(client: KazooClient, path: str) -> Iterator[str]:
+    for name in client.get_children(path):
+        yield f"{path}/{name}"
+        yield from _below(client, f"{path}/{name}")
+
+
+def test_a_topic_is_deleted_from_groups_of_both_worlds(run: Run, both: Both) -> None:
+    """Of one with members in either world: not. Then in both, and other topics stay."""
+    name, topic, other = both.group.name, both.topic, fresh("t")
+    both.kafka.create_topic(other, partitions=1)
+    both.group.put(f"offsets/{other}/0", "0")
+    servers = ["--zookeeper", both.kafka.zookeeper_connect, "--bootstrap-server", both.kafka.bootstrap_servers]
+    delete = ("groups", "delete", *servers, "--group", name, "--topic")
+
+    live = run(*delete, topic)
+    both.consumer.close()
+    migrated = run("offsets", "set", *servers, "--store", "kafka", "--group", name, f"{other}:0=0", "--execute")
+    deleted = run(*delete, topic, "--json")
+    again = run(*delete, topic)
+    last = run(*delete, other)
+
+    assert (live.code, "its consumers are still active" in live.stdout, migrated.code) == (1, True, 0)
+    assert json.loads(deleted.stdout) == [
+        {"group": name, "topic": topic, "deleted_from": place, "refused": None} for place in ("zookeeper", "kafka")
+    ]
+    assert again == (
+        1, f"Error: Delete for group '{name}' topic '{topic}' failed because it has nothing of this topic.\n", ""
+    )  # fmt: skip
+    assert (last.code, last.stdout.count("\n")) == (0, 2)
+    assert run("groups", "describe", *servers, "--group", name).code == 1
+
+
 def test_a_table_is_as_wide_as_the_terminal_and_whole_in_a_pipe(both: Both) -> None:
     """60 columns: texts are cut, numbers never, and there are no colours in a pipe."""
     describe = [sys.executable, "-m", "zkconsumer", "groups", "describe", "--group", both.group.name]
@@ -178,14 +276,17 @@ def test_watching_shows_it_again_and_again_until_ctrl_c(both: Both, tmp_path: Pa
 
 
 def test_records_are_deleted_as_the_original_does(run: Run, kafka_new: KafkaCluster, tmp_path: Path) -> None:
-    """Seed 003's file with its missing colon; `versions`, which it has for `version`, means nothing to either side."""
+    """Seed 003's file with its missing colon; `versions`, which it has for `version`, means nothing to either side.
+
+    One partition's offset is beyond its log: that is told, and the others are done.
+    """
     file, lines = tmp_path / "delete.json", {}
     for who in ("theirs", "ours"):
         topic = fresh("t")
-        kafka_new.create_topic(topic, partitions=2)
+        kafka_new.create_topic(topic, partitions=3)
         kafka_new.produce(topic, [b"a", b"b", b"c"], partition=0)
         kafka_new.produce(topic, [b"d", b"e"], partition=1)
-        asked = [{"topic": topic, "partition": 0, "offset": 2}, {"topic": topic, "partition": 1, "offset": -1}]
+        asked = [{"topic": topic, "partition": number, "offset": offset} for number, offset in enumerate((2, -1, 9))]
         file.write_text(json.dumps({"partitions": asked, "versions": 1}))
         arguments = ["--bootstrap-server", kafka_new.bootstrap_servers, "--offset-json-file", str(file)]
         if who == "theirs":
@@ -197,7 +298,10 @@ def test_records_are_deleted_as_the_original_does(run: Run, kafka_new: KafkaClus
     as_json = json.loads(run("delete-records", *arguments, "--json").stdout)
 
     assert lines["ours"] == lines["theirs"]
-    assert [(row["partition"], row["low_watermark"], row["error"]) for row in as_json] == [(0, 2, None), (1, 2, None)]
+    assert [(row["partition"], row["low_watermark"], row["error"] is None) for row in as_json] == [
+        (0, 2, True), (1, 2, True), (2, None, False),
+    ]  # fmt: skip
+    assert any("OffsetOutOfRangeException" in line for line in lines["ours"])
     assert "partition: TOPIC-0\tlow_watermark: 2" in lines["ours"]
 
 

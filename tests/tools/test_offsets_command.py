@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 import time
 from pathlib import Path
 
@@ -117,6 +119,58 @@ def test_a_change_is_told_as_json(offsets: Offsets, stopped: Group, topic: str) 
     assert nothing == {**head, "changes": [], "refused": [], "written": []}
     [reason] = json.loads(refused.stdout)["refused"]
     assert (refused.code, refused.stderr) == (1, f"refused: {reason}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("get",), "group {group} has no offsets in zookeeper"),
+        (("diff",), "group {group} has no offsets, neither in zookeeper nor in kafka"),
+        (("rewind", "--by", "1"), "group {group} has no offsets in zookeeper"),
+        (("rewind", "--by", "1", "--topic", "t"), "group {group} has no offsets of t in zookeeper"),
+        (("rewind", "--to-latest", "--topic", "no-such-topic"), "there is no topic no-such-topic"),
+        (("copy", "--to-group", "g"), "group {group} has no offsets in zookeeper"),
+        (("migrate", "--from", "kafka", "--to", "zookeeper"), "group {group} has no offsets in kafka"),
+        (("migrate", "--from", "kafka"), "from kafka to kafka: that is the same store"),
+        (("set", "t:0"), "'t:0' should be TOPIC:PARTITION=OFFSET"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_not_there_is_told_in_one_line(
+    run: Run, kafka_new: KafkaCluster, tmp_path: Path, words: tuple[str, ...], reason: str
+) -> None:
+    """And is no success, which a name that was mistyped must not look like."""
+    group = fresh("nobody")
+
+    ours = Offsets(run, kafka_new, group, tmp_path / "journal")(*words)
+
+    assert ours == (1, "", f"zkconsumer offsets: {reason.format(group=group)}\n")
+
+
+@pytest.mark.parametrize("action", ["get", "diff"])
+def test_nothing_is_an_empty_list_as_json(run: Run, kafka_new: KafkaCluster, tmp_path: Path, action: str) -> None:
+    ours = Offsets(run, kafka_new, fresh("nobody"), tmp_path / "journal")(action, "--json")
+
+    assert (ours.code, ours.stdout, ours.stderr.count("\n")) == (1, "[]\n", 1)
+
+
+def test_a_disk_that_is_full_stops_a_change_before_it_begins(
+    offsets: Offsets, stopped: Group, topic: str, tmp_path: Path
+) -> None:
+    """The journal does not fit: its file is named, nothing is written, nothing is left of it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))  # as far as a test can fill a disk
+    try:
+        ours = offsets("set", f"{topic}:0=4", "--execute")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+    assert (ours.code, ours.stderr.count("\n")) == (1, 1)
+    assert f"{tmp_path / 'journal'}/zookeeper-{stopped.name}.json: File too large" in ours.stderr
+    assert stopped.offsets(topic) == {0: "3", 1: "4", 2: "5"}
+    assert list((tmp_path / "journal").iterdir()) == []
 
 
 def test_rewinding_to_a_time(offsets: Offsets, kafka_new: KafkaCluster, stopped: Group, topic: str) -> None:

@@ -69,6 +69,24 @@ def test_the_offset_checker_wants_its_group_named(run: Run) -> None:
     assert (ours.code, ours.stderr.splitlines()[0]) == (1, 'Missing required argument "[group]"')
 
 
+@pytest.mark.parametrize(
+    ("command", "original"),
+    [
+        ("offset-checker", "ConsumerOffsetChecker"), ("verify-rebalance", "VerifyConsumerRebalance"),
+        ("export-zk-offsets", "ExportZkOffsets"), ("import-zk-offsets", "ImportZkOffsets"),
+        ("update-offsets-in-zk", "UpdateOffsetsInZK"), ("get-offset-shell", "GetOffsetShell"),
+    ],
+)  # fmt: skip
+def test_a_tool_asked_for_nothing_says_what_it_is(run: Run, command: str, original: str) -> None:
+    """In the original's words, where it has them, and with its exit code; then comes the usage."""
+    theirs = run_tool("0.8.2.2", f"kafka.tools.{original}")
+    ours = run(command)
+
+    assert (ours.code, theirs.exit_code) == (1, 1)
+    assert ours.stdout == theirs.stdout
+    assert ours.stderr.splitlines()[:1] == theirs.stderr.splitlines()[:1]
+
+
 def test_the_verdict_is_that_of_1_1_1(run: Run, consumed: Consumed) -> None:
     """N3: balanced, one owner missing, a foreign owner, no members; details as error lines."""
     client, topic = consumed.group.client, consumed.topic
@@ -180,6 +198,25 @@ def test_exporting_a_group_without_offsets_fails_in_one_line(run: Run, consumed:
 
     assert ours.code == 1
     assert re.search("/consumers/nogroup/offsets does not exist", ours.stderr)
+
+
+def test_an_export_that_fails_leaves_the_file_of_before(run: Run, consumed: Consumed, tmp_path: Path) -> None:
+    """No such server, no such group, and a disk that is full: each is told in a line that names it."""
+    file, full = tmp_path / "offsets", tmp_path / "full"
+    file.write_text("/consumers/g/offsets/t/0:1\n")
+    full.symlink_to("/dev/full")
+    where = ("export-zk-offsets", "--zkconnect", consumed.kafka.zookeeper_connect)
+
+    unknown = run(*where, "--group", "nogroup", "--output-file", str(file))
+    nowhere = run(*where, "--output-file", str(tmp_path / "none" / "offsets"))
+    no_room = run(*where, "--output-file", str(full))
+    unreachable = run("export-zk-offsets", "--zkconnect", "127.0.0.1:1/a b", "--output-file", str(file))
+
+    assert [one.code for one in (unknown, nowhere, no_room, unreachable)] == [1, 1, 1, 1]
+    assert [one.stderr.count("\n") for one in (unknown, nowhere, no_room, unreachable)] == [1, 1, 1, 1]
+    assert no_room.stderr == f"zkconsumer export-zk-offsets: {full}: No space left on device\n"
+    assert file.read_text() == "/consumers/g/offsets/t/0:1\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "offsets"]
 
 
 def test_offsets_are_updated_as_the_original_does(

@@ -318,7 +318,7 @@ def test_a_load_that_was_interrupted_is_done_again(
     connect: str, empty: KazooClient, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     """In the middle of writing: one line that says what to do, and that does it."""
-    count = 6_000
+    count = 20_000  # enough for a busy machine to be interrupted in the middle
     nodes = {f"/consumers/g/offsets/t/{partition}": b"1" for partition in range(count)}
     load = ("snapshot", "load", str(made(tmp_path / "file", nodes)), "--zookeeper", connect)
 
@@ -338,6 +338,45 @@ def test_a_load_that_was_interrupted_is_done_again(
         "zkconsumer snapshot: interrupted half-way: the same command with --overwrite does the rest\n"
     )
     assert (done.exit_code, written()) == (0, count)
+
+
+def test_what_is_saved_and_loaded_is_told_as_json(
+    run: Run, consumed: Consumed, connect: str, empty: KazooClient, tmp_path: Path
+) -> None:
+    """Nothing else on standard output; of a refusal too."""
+    file, name = str(tmp_path / "file"), consumed.group.name
+    where = ("--zookeeper", consumed.kafka.zookeeper_connect)
+
+    saved = json.loads(run("snapshot", "save", file, *where, "--group", name, "--json").stdout)
+    shown = json.loads(run("snapshot", "show", file, "--json").stdout)
+    dry = json.loads(run("snapshot", "load", file, "--zookeeper", connect, "--dry-run", "--json").stdout)
+    before = empty.get_children("/")
+    loaded = json.loads(run("snapshot", "load", file, "--zookeeper", connect, "--json").stdout)
+    refused = run("snapshot", "load", file, "--zookeeper", connect, "--json")
+
+    assert {key: saved[key] for key in shown} == shown
+    assert (saved["file"], saved["bytes"], saved["groups"][name]["offsets"]) == (file, Path(file).stat().st_size, 3)
+    assert (dry["loaded"], before, dry | {"loaded": True}) == (False, [], loaded)
+    assert (loaded["groups"], loaded["offsets"], loaded["refused"]) == ([name], 3, [])
+    assert (refused.code, json.loads(refused.stdout)["loaded"]) == (1, False)
+    assert f"group {name} exists" in json.loads(refused.stdout)["refused"]
+
+
+def test_a_tree_is_told_as_json(run: Run, empty: KazooClient, connect: str) -> None:
+    """Text as it is, other bytes as base64, and whose a node is."""
+    empty.create("/a/b", b"text", makepath=True)
+    empty.create("/a/c", b"\xff")
+    empty.create("/a/d", b"", ephemeral=True)
+
+    ours = run("tree", "/a", "--zookeeper", connect, "--json")
+
+    session, _ = empty.client_id
+    assert json.loads(ours.stdout) == [
+        {"path": "/a", "version": 0},
+        {"path": "/a/b", "data": "text", "version": 0},
+        {"path": "/a/c", "base64": "/w==", "version": 0},
+        {"path": "/a/d", "version": 0, "session": f"0x{session:x}"},
+    ]
 
 
 def test_show_counts_what_a_file_holds(run: Run, consumed: Consumed, saved: Path) -> None:

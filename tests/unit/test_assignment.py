@@ -244,7 +244,7 @@ MEMBERS = st.dictionaries(
 PARTITIONS = st.fixed_dictionaries({topic: st.integers(0, 30) for topic in ("a", "bb", "zeta", "Aa", "BB")})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MEMBERS, PARTITIONS)
 def test_all_members_together_own_each_partition_of_range_once(
     members: dict[str, dict[str, int]], partitions: dict[str, int]
@@ -260,7 +260,7 @@ def test_all_members_together_own_each_partition_of_range_once(
 
 
 @pytest.mark.parametrize("assign", ROUND_ROBINS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.dictionaries(st.integers(0, 40).map("g_c{}".format), st.integers(1, 8), min_size=1, max_size=10), PARTITIONS)
 def test_round_robin_owns_each_partition_once_and_evenly(
     assign: Assignor, streams: dict[str, int], partitions: dict[str, int]
@@ -280,7 +280,7 @@ def test_round_robin_owns_each_partition_once_and_evenly(
 
 
 @pytest.mark.parametrize("assign", [assign_round_robin_0_10_2, assign_round_robin_1_0])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MEMBERS, PARTITIONS)
 def test_later_round_robin_gives_partitions_only_to_subscribers(
     assign: Assignor, members: dict[str, dict[str, int]], partitions: dict[str, int]

@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 
 from tests.bench import __main__ as command
 from tests.bench import results
+from tests.bench.markdown import BEGIN, END, NoPlace, put_into, write_markdown
 from tests.bench.pictures import write_page
 from tests.bench.promises import AtLeast, AtMost, Promise, Slope, Status, Verdict, verdicts
 from tests.bench.report import Report
@@ -249,6 +250,47 @@ def test_page_holds_what_was_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("some", [Results([run()]), found(case(Measured("bad", "s", [], failure="it failed")))])
 def test_page_of_nothing_can_be_drawn_too(tmp_path: Path, some: Results) -> None:
     assert "What things cost" in write_page(some, [], tmp_path / "bench.html").read_text()
+
+
+def test_the_same_tables_for_a_page(tmp_path: Path) -> None:
+    some = found(case(FAST, SLOW), growth([1, 2, 4]))
+    judged = verdicts([AtLeast("b", "c", "fast", "slow", 9)], some)
+
+    lines = write_markdown(some, judged, tmp_path / "bench.md").read_text().splitlines()
+
+    assert "| b | c | fast against slow | ≥ 9× | 2× | 1–3 | **MISSED** |" in lines
+    assert "| subject | M/s |  | × |  | CPU s |" in lines
+    assert "| fast | 6 | 4–9 | 2 | 1–3 | 2 |" in lines
+    assert "| ours | 10 | 2 |  |" in lines
+    assert "slopes (0 constant, 1 linear): ours 0.30" in lines
+
+
+def test_a_page_shows_the_latest_run(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+
+    put_into(page, "new\n")
+    put_into(page, "newer\n")
+
+    assert page.read_text() == f"before\n{BEGIN}\n\nnewer\n\n{END}\nafter\n"
+
+
+@pytest.mark.parametrize("text", [None, "no marks", f"only {BEGIN}\n"])
+def test_a_page_without_a_place_for_a_run_stays_as_it_is(tmp_path: Path, text: str | None) -> None:
+    page = tmp_path / "page.md"
+    if text is not None:
+        page.write_text(text)
+
+    with pytest.raises(NoPlace, match=r"page\.md: "):
+        put_into(page, "new")
+
+    assert (page.read_text() if page.exists() else None) == text
+
+
+def test_the_docs_have_a_place_for_a_run() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "bench.md").read_text()
+
+    assert 0 < page.index(f"{BEGIN}\n") < page.index(f"{END}\n")
 
 
 # --- what is told a bench ---

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from zkconsumer.kazoo_sockets import READ_BYTES, BufferedSocket, Counter, wait_for
+from zkconsumer.kazoo_sockets import READ_BYTES, SEND_BYTES, BufferedSocket, Counter, wait_for
 
 
 @pytest.fixture
@@ -77,6 +77,7 @@ def test_a_server_that_answers_before_it_reads_on_is_listened_to(ends: tuple[Buf
     while view:
         assert wait_for([], [ours], 1)[1] == [ours]
         view = view[ours.send(view) :]
+    ours.flush()
     server.join()
 
     received = bytearray()
@@ -84,6 +85,58 @@ def test_a_server_that_answers_before_it_reads_on_is_listened_to(ends: tuple[Buf
         assert is_readable(ours)
         received += ours.recv(READ_BYTES)
     assert received == answer
+
+
+def test_requests_are_sent_together_when_none_is_left(
+    ends: tuple[BufferedSocket, socket.socket], counter: Counter
+) -> None:
+    ours, theirs = ends
+    theirs.setblocking(False)
+    counter.send(b"\0")
+    assert ours.send(b"first") == 5
+    assert wait_for([ours, counter], [], 0) == ([counter], [], [])
+    with pytest.raises(BlockingIOError):
+        theirs.recv(100)
+
+    counter.recv(1)
+    ours.send(b"second")
+    assert wait_for([ours, counter], [], 0) == ([], [], [])
+
+    assert theirs.recv(100) == b"firstsecond"
+
+
+def test_nobody_waits_for_an_answer_to_what_was_not_sent(ends: tuple[BufferedSocket, socket.socket]) -> None:
+    ours, theirs = ends
+    ours.send(b"request")
+
+    assert not is_readable(ours)
+    assert theirs.recv(100) == b"request"
+
+
+def test_answers_that_are_there_are_read_before_anything_is_sent(
+    ends: tuple[BufferedSocket, socket.socket], counter: Counter
+) -> None:
+    ours, theirs = ends
+    theirs.sendall(b"answer")
+    ours.recv(2)
+    ours.send(b"request")
+
+    assert is_readable(ours)
+    theirs.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        theirs.recv(100)
+    assert wait_for([ours, counter], [], 0) == ([ours], [], [])
+    assert theirs.recv(100) == b"request"
+
+
+def test_many_requests_do_not_wait_for_the_last(ends: tuple[BufferedSocket, socket.socket], counter: Counter) -> None:
+    ours, theirs = ends
+    counter.send(b"\0")
+
+    ours.send(bytes(SEND_BYTES - 1))
+    ours.send(b"x")
+
+    assert len(theirs.recv(2 * SEND_BYTES)) == SEND_BYTES
 
 
 def test_a_server_that_goes_while_it_has_no_room_is_an_error(ends: tuple[BufferedSocket, socket.socket]) -> None:

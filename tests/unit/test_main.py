@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import zkconsumer
+from zkconsumer import _start
 from zkconsumer.__main__ import COMMANDS, main
 from zkconsumer.commands.completion import all_levels
 
@@ -202,3 +203,12 @@ def test_help_does_not_need_a_server_package(name: str) -> None:
     result = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
 
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_ctrl_c_before_the_command_has_begun_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zkconsumer.__main__._main", interrupted)
+
+    assert (_start.main(), main([])) == (130, 130)

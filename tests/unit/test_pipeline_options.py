@@ -29,6 +29,7 @@ def test_topics_name_their_streams_and_keys_count_without_case() -> None:
         ({"maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger=0 should be a whole number, at least 1"),
         ({"leader.timeout.ms": "-1"}, "option leader.timeout.ms=-1 should be a whole number, at least 0"),
         ({"topics.pattern": "o.*"}, "give either option topics"),
+        ({"checkpointLocation": "s3://bucket/a"}, "option checkpointLocation=s3://bucket/a should be a directory"),
         ({"handover": "nobody"}, "option handover=nobody should be checkpoint or group"),
         ({"starting.offsets": "[1]"}, "should be stored or earliest or latest, or offsets by topic and partition"),
         ({"auto.commit.enable": "true"}, "option auto.commit.enable is not for you to set"),

@@ -53,7 +53,7 @@ def groups(draw: st.DrawFn) -> tuple[Group, tuple[str, Mapping[str, int]], str]:
     return Group(partitions, members), (newcomer, joins), draw(st.sampled_from(sorted(members)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(groups(), st.sampled_from([*NEW, *OLD]))
 def test_a_plan_is_what_it_is_the_plain_way(
     asked: tuple[Group, tuple[str, Mapping[str, int]], str], strategy: str
@@ -88,7 +88,7 @@ def rebalances(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, Member]]:
 
 
 @pytest.mark.parametrize("strategy", NEW)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rebalances())
 def test_an_assignor_answers_what_it_answers_the_plain_way(
     strategy: str, asked: tuple[dict[str, int], dict[str, Member]]

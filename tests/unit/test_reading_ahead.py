@@ -70,7 +70,7 @@ class Asking:
 
 @pytest.mark.parametrize(("magic", "codec"), FORMS)
 @given(ways=st.lists(st.sampled_from(WAYS), max_size=60), sizes=st.lists(st.integers(1, 30), min_size=1, max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_in_whatever_way_they_are_asked_for(magic: int, codec: str, ways: list[str], sizes: list[int]) -> None:
     feed = Feed()
     ends = list(accumulate(sizes, initial=0))
@@ -90,7 +90,7 @@ def test_in_whatever_way_they_are_asked_for(magic: int, codec: str, ways: list[s
     before=st.integers(0, 25),
     damage=st.sampled_from(["checksum", "offset"]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_an_error_comes_at_its_record(ways: list[str], before: int, damage: str) -> None:
     broken = bytearray(one_set(range(before, before + 1), 0, "none"))
     if damage == "offset":

@@ -75,7 +75,7 @@ def test_both_read_alike_what_real_brokers_stored(file: Path) -> None:
 
 
 @compiled
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32), st.sampled_from([0, 3, -10, 2**62]), st.sampled_from([1, 100, 2**30]))
 def test_both_read_alike_what_is_valid(seed: int, consumed_offset: int, most_bytes: int) -> None:
     data = random_set(random.Random(seed))
@@ -86,7 +86,7 @@ def test_both_read_alike_what_is_valid(seed: int, consumed_offset: int, most_byt
 
 
 @compiled
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 2**32), st.data())
 def test_both_read_alike_what_is_cut(seed: int, choose: st.DataObject) -> None:
     data = random_set(random.Random(seed))
@@ -96,7 +96,7 @@ def test_both_read_alike_what_is_cut(seed: int, choose: st.DataObject) -> None:
 
 
 @compiled
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 2**32), st.booleans())
 def test_both_fail_alike_on_what_is_broken(seed: int, mend: bool) -> None:
     """Also behind checksums that fit."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fetcher.errors import MalformedResponseException, UnsupportedVersionException
@@ -229,7 +229,6 @@ def generated_answer(api: str, version: int, **fields: Any) -> bytes:
     return bytes(written.encode(header=True))
 
 
-@settings(deadline=None)
 @given(NAMES, INT32S, st.lists(NAMES, min_size=1, max_size=4), PARTITIONS, st.sampled_from((0, 1)), INT64S)
 def test_requests_are_those_of_kafkas_schemas(
     client: str, number: int, topics: list[str], partitions: list[TopicAndPartition], version: int, time: int
@@ -248,7 +247,6 @@ def test_requests_are_those_of_kafkas_schemas(
     ]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(INT32S, NAMES, INT32S), unique_by=lambda broker: broker[0], max_size=4),
     st.dictionaries(
@@ -292,14 +290,12 @@ def test_metadata_is_read_as_kafkas_schemas_write_it(
     }
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(INT16S, INT16S, INT16S), unique_by=lambda api: api[0], max_size=9))
 def test_versions_are_read_as_kafkas_schemas_write_them(apis: list[tuple[int, int, int]]) -> None:
     data = generated_answer("ApiVersions", 0, error_code=0, api_keys=apis)
     assert api_versions.decode_api_versions_response(data) == {key: (first, last) for key, first, last in apis}
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         NAMES, st.dictionaries(INT32S, st.tuples(INT16S, st.lists(INT64S, max_size=2)), max_size=3), max_size=3

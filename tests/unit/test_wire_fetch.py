@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ from kafka.protocol.consumer import FetchRequest
 from fetcher.errors import KafkaException, MalformedResponseException
 from fetcher.message_set import ByteBufferMessageSet
 from fetcher.structs import TopicAndPartition
-from fetcher.wire.fetch import NEWEST_VERSION, decode_fetch_response, encode_fetch_request
+from fetcher.wire.fetch import (
+    NEWEST_VERSION,
+    _decode_any,
+    _decode_plain,
+    decode_fetch_response,
+    encode_fetch_request,
+)
 
 VECTORS = Path(__file__).parent.parent / "vectors" / "message-sets"
 RESPONSES = sorted(VECTORS.glob("*.response"))
@@ -161,3 +168,46 @@ def test_messages_are_a_part_of_the_response_not_a_copy() -> None:
     response = decode_fetch_response(0, data)
 
     assert response.partitions[TopicAndPartition(FETCHED_TOPICS["0.8.2.2"], 0)].messages.obj is data
+
+
+def answer_about_one(version: int, topic: bytes, messages: bytes, aborted: int = -1) -> bytes:
+    """As the protocol's table has it; see wire/fetch.py."""
+    parts = [struct.pack(">i", 7)]
+    if version >= 1:
+        parts.append(struct.pack(">i", 30))  # throttling
+    if version >= 7:
+        parts.append(struct.pack(">hi", 0, 0))  # error, session
+    parts.append(struct.pack(">ih", 1, len(topic)) + topic + struct.pack(">iihq", 1, 3, 0, 2**40))
+    if version >= 4:
+        parts.append(struct.pack(">q", 2**40))  # last stable offset
+    if version >= 5:
+        parts.append(struct.pack(">q", 0))  # log start
+    if version >= 4:
+        parts.append(struct.pack(">i", aborted) + bytes(16 * max(0, aborted)))
+    if version >= 11:
+        parts.append(struct.pack(">i", -1))
+    return b"".join(parts) + struct.pack(">i", len(messages)) + messages
+
+
+@pytest.mark.parametrize("version", range(NEWEST_VERSION + 1))
+@pytest.mark.parametrize("aborted", [-1, 0, 2])
+def test_an_answer_about_one_partition_is_read_the_same_in_either_way(version: int, aborted: int) -> None:
+    data = answer_about_one(version, "é".encode(), b"messages", aborted)
+
+    read = decode_fetch_response(version, data)
+
+    assert read == _decode_any(version, data)
+    assert bytes(read.partitions[TopicAndPartition("é", 3)].messages) == b"messages"
+    assert read.throttle_time_ms == (30 if version else 0)
+    assert (_decode_plain(version, data) is None) == (version == 11 or (version >= 4 and aborted == 2))
+
+
+@given(st.integers(0, NEWEST_VERSION), st.sampled_from([-1, 0, 1]), st.data())
+def test_a_changed_answer_about_one_partition_too(version: int, aborted: int, choose: st.DataObject) -> None:
+    data = bytearray(answer_about_one(version, b"topic", b"messages", aborted))
+    data[choose.draw(st.integers(0, len(data) - 1))] = choose.draw(st.integers(0, 255))
+    del data[choose.draw(st.integers(0, len(data))) or len(data) :]
+
+    plain = _decode_plain(version, data)
+
+    assert plain is None or plain == _decode_any(version, data)

@@ -26,6 +26,7 @@ EXAMPLES = """\
   source <(zkconsumer completion zsh)                                       in ~/.zshrc, behind compinit
   zkconsumer completion fish > ~/.config/fish/completions/zkconsumer.fish"""
 
+SHELLS = ("bash", "zsh", "fish")
 FILES = ("FILE", "DIR", "RUN", "TOML")  # in a metavar: complete names of files
 NAMED = {"--group": "group", "--to-group": "group", "--group-id": "group", "--topic": "topic"}
 ZOOKEEPER_OPTIONS = ("--zookeeper", "--zookeeper.connect", "--zkconnect")
@@ -52,8 +53,15 @@ class Level:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", metavar="bash|zsh|fish", choices=("bash", "zsh", "fish", *sorted(set(NAMED.values()))))
+    parser.add_argument("shell", metavar="bash|zsh|fish", type=_shell, choices=(*SHELLS, *sorted(set(NAMED.values()))))
     parser.add_argument("line", nargs="?", default="", help=argparse.SUPPRESS)
+
+
+def _shell(text: str) -> str:
+    """What the shells themselves ask for is nobody else's business."""
+    if text not in (*SHELLS, *NAMED.values()):
+        raise argparse.ArgumentTypeError(f"{text}: there is completion for {', '.join(SHELLS)}")
+    return text
 
 
 def run(arguments: argparse.Namespace) -> int:

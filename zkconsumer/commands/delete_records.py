@@ -22,6 +22,10 @@ EXAMPLES = """\
   zkconsumer delete-records --bootstrap-server 127.0.0.1:9092 --offset-json-file delete.json"""
 
 TIMEOUT_MS = 30_000
+_IN_THE_ORIGINALS_WORDS = {
+    1: "OffsetOutOfRangeException: The requested offset is not within the range of offsets maintained by the server.",
+    44: "PolicyViolationException: Request parameters do not satisfy the configured policy.",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
                 asked = [(where.topic, [(where.partition, offset)])]
                 answer = connections.ask(leaders[where], "DeleteRecords", 0, topics=asked, timeout_ms=TIMEOUT_MS)
                 [found] = answer.topics[0].partitions
-                error = class_name_for(found.error_code) if found.error_code else ""
+                error = _text(found.error_code) if found.error_code else ""
                 low_watermark = None if error else found.low_watermark
             rows.append({**where._asdict(), "low_watermark": low_watermark, "error": error or None})
             told = f"error: {error}" if error else f"low_watermark: {low_watermark}"
@@ -58,6 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
         print("Records delete operation completed:")
         print("\n".join(lines))
     return FAILED if any(row["error"] for row in rows) else 0
+
+
+def _text(code: int) -> str:
+    known = _IN_THE_ORIGINALS_WORDS.get(code)
+    return f"org.apache.kafka.common.errors.{known}" if known else class_name_for(code)
 
 
 def parse_offsets(text: str) -> dict[TopicAndPartition, int]:

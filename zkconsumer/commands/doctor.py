@@ -24,7 +24,7 @@ from zkconsumer.commands.options import add_server_options, open_zookeeper
 from zkconsumer.config import ConsumerConfig
 from zkconsumer.emulation import OFFSETS_TOPIC
 from zkconsumer.errors import IllegalArgumentException, UnreadableZnode
-from zkconsumer.groups.cluster import ZooKeeperCluster, log_ranges
+from zkconsumer.groups.cluster import ZooKeeperCluster, all_partitions, log_ranges
 from zkconsumer.groups.diagnosis import ERROR, Facts, Finding, RebalanceSettings, diagnose, subscribed_topics
 from zkconsumer.groups.kafka_group import UNKNOWN_TOPIC_OR_PARTITION, KafkaGroups
 from zkconsumer.groups.zookeeper_group import ZooKeeperGroup, list_groups, read_groups
@@ -95,9 +95,10 @@ def _facts(
     concerned = subscribed_topics(group, topics) | {*group.owner_topics, *group.offset_topics}
     unreadable: list[UnreadableZnode] = []
     partitions_of = _partitions_of(cluster, concerned, unreadable)
-    stored = [where for where in group.offsets if where.partition in partitions_of[where.topic]]
+    partitions = all_partitions(partitions_of)
     brokers = _or_none(cluster.brokers, unreadable) or []
-    members, offsets, unknown = _in_kafka(KafkaGroups(connections, brokers), group.name, stored, topics)
+    members, offsets, unknown = _in_kafka(KafkaGroups(connections, brokers), group.name, partitions, topics)
+    stored = [where for where in partitions if where in group.offsets or where in offsets]
     ranges = _or_none(lambda: log_ranges(connections, cluster, stored), unreadable) if brokers else None
     begins, ends = ranges or ({}, {})
     return Facts(

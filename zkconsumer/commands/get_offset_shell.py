@@ -11,7 +11,7 @@ from fetcher.admin import BrokerConnections, parse_bootstrap
 from fetcher.errors import exception_for
 from fetcher.structs import Broker
 from fetcher.wire.list_offsets import CONSUMER
-from zkconsumer.commands.common import FAILED, check_required, fail_with_usage, remember_usage
+from zkconsumer.commands.common import FAILED, check_required, fail_with_usage, nothing_given, remember_usage
 from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.errors import IllegalArgumentException
 
@@ -21,6 +21,8 @@ EXAMPLES = """\
   zkconsumer get-offset-shell --broker-list 127.0.0.1:9092 --topic orders --time 1447800000000 --partitions 0,2"""
 
 VERSION = 0  # the one that gives several offsets
+
+NOTHING_GIVEN = "An interactive shell for getting consumer offsets."  # the original's words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if nothing_given(arguments):
+        return fail_with_usage(arguments, NOTHING_GIVEN)
     fill_in_servers(arguments, brokers="broker_list")
     missing = check_required(arguments, "broker-list", "topic", "time")
     if missing:

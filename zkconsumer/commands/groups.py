@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -35,7 +35,7 @@ from zkconsumer.groups.description import (
 )
 from zkconsumer.groups.kafka_group import DEAD, EMPTY, KafkaGroup, KafkaGroups, KafkaMember
 from zkconsumer.groups.subscriptions import subscription_of
-from zkconsumer.groups.zookeeper_group import ZooKeeperGroup, list_groups, read_group
+from zkconsumer.groups.zookeeper_group import ZooKeeperGroup, list_groups, read_group, read_groups
 from zkconsumer.paths import GroupPaths
 from zkconsumer.zookeeper import ZooKeeper
 
@@ -43,7 +43,8 @@ EXAMPLES = """\
   zkconsumer groups list --zookeeper 127.0.0.1:2181 --bootstrap-server 127.0.0.1:9092
   zkconsumer groups describe --zookeeper 127.0.0.1:2181 --group group1 --watch 2
   zkconsumer groups describe --bootstrap-server 127.0.0.1:9092 --group group2 --members --verbose
-  zkconsumer groups delete --zookeeper 127.0.0.1:2181 --group group1"""
+  zkconsumer groups delete --zookeeper 127.0.0.1:2181 --group group1
+  zkconsumer groups delete --zookeeper 127.0.0.1:2181 --group group1 --topic orders"""
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 
@@ -59,7 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_server_options(action)
         action.add_argument("--json", action="store_true")
         if name != "list":
-            action.add_argument("--group", required=True, action="append" if name == "delete" else "store")
+            if name == "delete":
+                action.add_argument("--group", action="append", help="repeatable; needed unless there is a --topic")
+                action.add_argument("--topic", help="only what concerns this topic; without --group: of all groups in"
+                                    " ZooKeeper that have no members")  # fmt: skip
+            else:
+                action.add_argument("--group", required=True)
         if name == "describe":
             views = action.add_mutually_exclusive_group()
             views.add_argument("--offsets", action="store_const", const="offsets", dest="view", default="offsets")
@@ -154,23 +160,27 @@ def _describe(worlds: Worlds, arguments: argparse.Namespace, before: Callable[[]
     if worlds.zookeeper is not None and (old := read_group(worlds.zookeeper, name)).exists:
         notes.append(f"Group '{name}' in ZooKeeper{'' if old.is_live else ' has no active members'}.")
         found.append(_old_as_json(worlds, old, arguments))
-        lines += ["", *_old_lines(worlds, old, arguments)]
+        lines += _old_lines(worlds, old, arguments)
     if worlds.kafka is not None:
         new = worlds.kafka.describe(name)
         offsets = _kafka_offsets(worlds.kafka, name)
         if new.state != DEAD or offsets:
             notes += _told_state(new)
             found.append(_new_as_json(worlds, new, offsets, arguments))
-            lines += ["", *_new_lines(worlds, new, offsets, arguments)]
+            lines += _new_lines(worlds, new, offsets, arguments)
     before()
     if not found:
-        print(f"Error: Consumer group '{name}' does not exist.")
+        # Each in the words of the original.
+        print(f"Error: {'The c' if worlds.kafka is None else 'C'}onsumer group '{name}' does not exist.")
         return FAILED
     if len(found) > 1:
         notes.append(f"Group '{name}' is in both worlds.")
     for note in notes:
         print(note, file=sys.stderr)
-    print(json.dumps(found, indent=2) if arguments.json else "\n".join(lines))
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+    for line in () if arguments.json else lines:
+        print(line)
     return 0
 
 
@@ -224,10 +234,15 @@ def _old_state(group: ZooKeeperGroup) -> str:
 
 def _old_lines(worlds: Worlds, group: ZooKeeperGroup, arguments: argparse.Namespace) -> list[str]:
     if arguments.view == "members":
-        return format_members(_old_members(group), verbose=arguments.verbose, width=terminal_width())
+        return _member_lines(_old_members(group), arguments)
     if arguments.view == "state":
-        return format_state("ZooKeeper", "-", _old_state(group), len(group.members), width=terminal_width())
-    return format_offsets(_old_rows(worlds, group), with_hosts=False, width=terminal_width())
+        return ["", *format_state("ZooKeeper", "-", _old_state(group), len(group.members), width=terminal_width())]
+    return ["", *format_offsets(_old_rows(worlds, group), with_hosts=False, width=terminal_width())]
+
+
+def _member_lines(members: Sequence[KafkaMember], arguments: argparse.Namespace) -> list[str]:
+    """No table of nobody, as the original."""
+    return ["", *format_members(members, verbose=arguments.verbose, width=terminal_width())] if members else []
 
 
 def _old_as_json(worlds: Worlds, group: ZooKeeperGroup, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -249,11 +264,11 @@ def _new_lines(
     worlds: Worlds, group: KafkaGroup, offsets: dict[TopicAndPartition, int], arguments: argparse.Namespace
 ) -> list[str]:
     if arguments.view == "members":
-        return format_members(group.members, verbose=arguments.verbose, width=terminal_width())
+        return _member_lines(group.members, arguments)
     if arguments.view == "state":
         where = f"{group.coordinator.address} ({group.coordinator.id})"
-        return format_state(where, group.strategy, group.state, len(group.members), width=terminal_width())
-    return format_offsets(_new_rows(worlds, group, offsets), with_hosts=True, width=terminal_width())
+        return ["", *format_state(where, group.strategy, group.state, len(group.members), width=terminal_width())]
+    return ["", *format_offsets(_new_rows(worlds, group, offsets), with_hosts=True, width=terminal_width())]
 
 
 def _new_as_json(
@@ -285,25 +300,47 @@ def _details(arguments: argparse.Namespace, rows: Any, members: Any) -> dict[str
 
 @dataclass(frozen=True)
 class Deletion:
-    """Of one group, where it was; or why it was not. `line`: the original's words."""
+    """Of one group, or of one topic in it, where it was; or why it was not. `line`: the original's words."""
 
     group: str
     where: str | None
     refused: str | None
     line: str
+    topic: str | None = None
 
 
 def _delete_all(worlds: Worlds, arguments: argparse.Namespace) -> int:
+    if not arguments.group and arguments.topic is None:
+        raise IllegalArgumentException("what is to be deleted? Give --group, --topic, or both")
     done: list[Deletion] = []
-    for name in arguments.group:
-        for one in _delete(worlds, name):
-            done.append(one)
-            if not arguments.json:
-                print(one.line)
+    for one in _deletions(worlds, arguments.group, arguments.topic):
+        done.append(one)
+        if not arguments.json and one.line:
+            print(one.line)
     if arguments.json:
-        rows = [{"group": one.group, "deleted_from": one.where, "refused": one.refused} for one in done]
+        rows = [
+            {"group": one.group, "deleted_from": one.where, "refused": one.refused}
+            | ({"topic": one.topic} if one.topic is not None else {})
+            for one in done
+        ]
         print(json.dumps(rows, indent=2))
+    elif not arguments.group:
+        print(f"Deleted consumer group information for all inactive consumer groups for topic '{arguments.topic}' in"
+              " zookeeper.")  # fmt: skip
     return FAILED if any(one.refused for one in done) else 0
+
+
+def _deletions(worlds: Worlds, groups: list[str] | None, topic: str | None) -> Iterator[Deletion]:
+    for name in groups or ():
+        yield from _delete(worlds, name) if topic is None else _delete_topic(worlds, name, topic)
+    if groups or topic is None:
+        return
+    if worlds.zookeeper is None:
+        raise IllegalArgumentException("--topic without --group is for groups in ZooKeeper: give --zookeeper")
+    for old in read_groups(worlds.zookeeper, list_groups(worlds.zookeeper)).values():
+        if not old.is_live and topic in old.offset_topics:
+            _delete_topic_nodes(worlds.zookeeper, old, topic)
+            yield Deletion(old.name, ZOOKEEPER, None, "", topic)
 
 
 def _delete(worlds: Worlds, name: str) -> Iterator[Deletion]:
@@ -327,5 +364,41 @@ def _delete(worlds: Worlds, name: str) -> Iterator[Deletion]:
         yield _refused(name, "group does not exist")
 
 
-def _refused(name: str, reason: str) -> Deletion:
-    return Deletion(name, None, reason, f"Error: Delete for group '{name}' failed because {reason}.")
+def _delete_topic(worlds: Worlds, name: str, topic: str) -> Iterator[Deletion]:
+    """As of a whole group; Kafka forgets the offsets."""
+    old = read_group(worlds.zookeeper, name) if worlds.zookeeper else None
+    new = worlds.kafka.describe(name) if worlds.kafka else None
+    if (old is not None and old.is_live) or (new is not None and new.is_live):
+        yield _refused(name, "its consumers are still active", topic)
+        return
+    everything = worlds.kafka.all_stored(name) if worlds.kafka else {}
+    stored = [where for where in everything if where.topic == topic]
+    has_nodes = old is not None and topic in (*old.owner_topics, *old.offset_topics)
+    if worlds.zookeeper is not None and old is not None and has_nodes:
+        _delete_topic_nodes(worlds.zookeeper, old, topic)
+        line = f"Deleted consumer group information for group '{name}' topic '{topic}' in zookeeper."
+        yield Deletion(name, ZOOKEEPER, None, line, topic)
+    if worlds.kafka is not None and stored:
+        if len(stored) == len(everything):
+            worlds.kafka.delete(name)
+        else:
+            worlds.kafka.forget(name, stored)
+        line = f"Deleted {len(stored)} offsets of group '{name}' topic '{topic}' in Kafka."
+        yield Deletion(name, KAFKA, None, line, topic)
+    if not has_nodes and not stored:
+        exists = (old is not None and old.exists) or (new is not None and new.state != DEAD)
+        yield _refused(name, "it has nothing of this topic" if exists else "group does not exist", topic)
+
+
+def _delete_topic_nodes(zookeeper: ZooKeeper, group: ZooKeeperGroup, topic: str) -> None:
+    """The whole group with its last topic. The original looks at owners only, and offsets of others go along."""
+    if {*group.owner_topics, *group.offset_topics} == {topic}:
+        delete_subtree(zookeeper, GroupPaths(group.name).directory)
+        return
+    for directory in (GroupPaths(group.name).owners, GroupPaths(group.name).offsets):
+        delete_subtree(zookeeper, f"{directory}/{topic}")
+
+
+def _refused(name: str, reason: str, topic: str | None = None) -> Deletion:
+    what = f"group '{name}'" if topic is None else f"group '{name}' topic '{topic}'"
+    return Deletion(name, None, reason, f"Error: Delete for {what} failed because {reason}.", topic)

@@ -10,13 +10,15 @@ import argparse
 import json
 from pathlib import Path
 
-from zkconsumer.commands.common import TOOL_TIMEOUT_MS, check_required, fail_with_usage, remember_usage
+from zkconsumer.commands.common import TOOL_TIMEOUT_MS, check_required, fail_with_usage, nothing_given, remember_usage
 from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.zookeeper import ZooKeeper
 
 EXAMPLES = """\
   zkconsumer import-zk-offsets --zkconnect 127.0.0.1:2181 --input-file offsets.txt"""
+
+NOTHING_GIVEN = "Import offsets to zookeeper from files."  # the original's words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if nothing_given(arguments):
+        return fail_with_usage(arguments, NOTHING_GIVEN)
     missing = check_required(arguments, "input-file")
     if missing:
         return fail_with_usage(arguments, missing)
@@ -53,7 +57,7 @@ def read_offsets(file: str) -> dict[str, str]:
         path, *values = line.split(":")
         if not values or not path.startswith("/"):
             raise IllegalArgumentException(
-                f"{file}, line {number}: {line!r} is no offset; "
+                f"{file}, line {number}: {line[:60]!r} is no offset; "
                 "it should be /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
             )
         found[path] = values[0]

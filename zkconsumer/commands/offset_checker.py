@@ -21,6 +21,7 @@ from zkconsumer.commands.common import (
     check_required,
     fail_with_usage,
     log_to_stderr,
+    nothing_given,
     remember_usage,
 )
 from zkconsumer.commands.options import fill_in_servers
@@ -44,6 +45,9 @@ class Exiting(Exception):
     """The original ends here, with this text and exit code 0."""
 
 
+NOTHING_GIVEN = "Check the offset of your consumers."  # the original's words
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
     parser.add_argument("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="required")
@@ -57,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0, also when the group does not exist: as in 0.8.2.2. With --json, which it did not have, 1 then."""
+    if nothing_given(arguments):
+        return fail_with_usage(arguments, NOTHING_GIVEN)
     fill_in_servers(arguments, zookeeper="zookeeper")
     missing = check_required(arguments, "group", "zookeeper")
     if missing:

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from zkconsumer.commands.options import add_server_options, bootstrap_servers, o
 from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.groups.cluster import BrokerCluster, Cluster, ZooKeeperCluster, log_ends, log_ranges
 from zkconsumer.groups.kafka_group import KafkaGroups
-from zkconsumer.groups.moving import Journal, Plan, carry_out, plan_for, refusals, resume, roll_back
+from zkconsumer.groups.moving import Journal, Outcome, Plan, carry_out, plan_for, refusals, resume, roll_back
 from zkconsumer.groups.stores import KafkaStore, Positions, Store, ZooKeeperStore
 from zkconsumer.groups.tables import fitted
 
@@ -52,6 +52,7 @@ class Servers:
     connections: BrokerConnections
     cluster: Cluster
     stores: Mapping[str, Store]
+    journal: Journal
 
     def store(self, name: str) -> Store:
         if name not in self.stores:
@@ -111,7 +112,8 @@ def _open(arguments: argparse.Namespace, stack: ExitStack) -> Servers:
     stores: dict[str, Store] = {"kafka": KafkaStore(KafkaGroups(connections, cluster.brokers()), cluster)}
     if zookeeper is not None:
         stores["zookeeper"] = ZooKeeperStore(zookeeper)
-    return Servers(connections, cluster, stores)
+    identity = cluster.identity() or (ZooKeeperCluster(zookeeper).identity() if zookeeper is not None else "")
+    return Servers(connections, cluster, stores, Journal(arguments.journal_dir, identity))
 
 
 def _store(servers: Servers, arguments: argparse.Namespace) -> Store:
@@ -122,15 +124,18 @@ def _store(servers: Servers, arguments: argparse.Namespace) -> Store:
 
 
 def _get(servers: Servers, arguments: argparse.Namespace) -> int:
-    positions = _store(servers, arguments).read(arguments.group)
+    store = _store(servers, arguments)
+    positions = store.read(arguments.group)
     if arguments.json:
         print(
             json.dumps([{"topic": t, "partition": p, "offset": offset} for (t, p), offset in sorted(positions.items())])
         )
-    else:
+    elif positions:
         _print_table(
             ["TOPIC", "PARTITION", "OFFSET"], [[*where, offset] for where, offset in sorted(positions.items())]
         )
+    if not positions:
+        raise IllegalArgumentException(f"group {arguments.group} has no offsets in {store.name}")
     return 0
 
 
@@ -143,6 +148,8 @@ def _diff(servers: Servers, arguments: argparse.Namespace) -> int:
         print(json.dumps([{"topic": w[0], "partition": w[1], "zookeeper": a, "kafka": b} for w, a, b in rows]))
     elif rows:
         _print_table(["TOPIC", "PARTITION", "ZOOKEEPER", "KAFKA"], [[*where, a, b] for where, a, b in rows])
+    if not old and not new:
+        raise IllegalArgumentException(f"group {arguments.group} has no offsets, neither in zookeeper nor in kafka")
     return DIFFERENT if rows else 0
 
 
@@ -158,9 +165,15 @@ def _rewind(servers: Servers, arguments: argparse.Namespace) -> int:
     stored = store.read(arguments.group)
     if arguments.topic and arguments.by is None:
         partitions_of = servers.cluster.partitions_of(arguments.topic)
+        missing = [topic for topic, numbers in partitions_of.items() if not numbers]
+        if missing:
+            raise IllegalArgumentException(f"there is no topic {missing[0]}")
         partitions = [TopicAndPartition(topic, number) for topic in partitions_of for number in partitions_of[topic]]
     else:
         partitions = [where for where in stored if not arguments.topic or where.topic in arguments.topic]
+    if not partitions:
+        of = f" of {', '.join(arguments.topic)}" if arguments.topic else ""
+        raise IllegalArgumentException(f"group {arguments.group} has no offsets{of} in {store.name}")
     begins, ends = log_ranges(servers.connections, servers.cluster, partitions)
     if arguments.by is not None:
         found = {where: max(stored[where] - arguments.by, _number(begins[where])) for where in partitions}
@@ -187,8 +200,8 @@ def _rename(servers: Servers, arguments: argparse.Namespace) -> int:
     code = _change(servers, arguments, store, arguments.to_group, positions)
     if code == 0 and arguments.execute:
         store.remove(arguments.group, positions)
-        if not arguments.json:
-            print(f"removed {len(positions)} offsets of {arguments.group} from {store.name}")
+        line = f"removed {len(positions)} offsets of {arguments.group} from {store.name}"
+        print(line, file=sys.stderr if arguments.json else sys.stdout)
     return code
 
 
@@ -207,7 +220,14 @@ def _existing(store: Store, group: str) -> Positions:
 
 
 def _change(servers: Servers, arguments: argparse.Namespace, store: Store, group: str, wanted: Positions) -> int:
-    journal = Journal(arguments.journal_dir)
+    with servers.journal.held(store.name, group) if arguments.execute else nullcontext():
+        return _plan_and_change(servers, arguments, store, group, wanted)
+
+
+def _plan_and_change(
+    servers: Servers, arguments: argparse.Namespace, store: Store, group: str, wanted: Positions
+) -> int:
+    journal = servers.journal
     if journal.unfinished(store.name, group) is not None:
         path = journal.path(store.name, group)
         raise IllegalArgumentException(f"{path} is there: {_how_to_go_on(store.name, group)}")
@@ -231,7 +251,8 @@ def _change(servers: Servers, arguments: argparse.Namespace, store: Store, group
     try:
         carry_out(plan, store, journal)
     except (KafkaException, KeyboardInterrupt) as error:
-        error.add_note(_how_to_go_on(store.name, group))
+        if journal.unfinished(store.name, group) is not None:
+            error.add_note(_how_to_go_on(store.name, group))
         raise
     written = {change.where: change.after for change in plan.changes}
     return _told(arguments, plan, f"{len(written)} offsets of {group} in {store.name} written and read back", written)
@@ -241,7 +262,7 @@ def _told(
     arguments: argparse.Namespace,
     plan: Plan,
     line: str = "",
-    written: Positions | None = None,
+    written: Outcome | None = None,
     refused: Sequence[str] = (),
 ) -> int:
     """What came of it, in a line or as JSON; 0."""
@@ -287,14 +308,20 @@ def _roll_back(servers: Servers, arguments: argparse.Namespace) -> int:
 
 
 def _finish(
-    servers: Servers, arguments: argparse.Namespace, how: Callable[[Plan, Store, Journal], Positions], done: str
+    servers: Servers, arguments: argparse.Namespace, how: Callable[[Plan, Store, Journal], Outcome], done: str
 ) -> int:
-    store, journal = _store(servers, arguments), Journal(arguments.journal_dir)
-    plan = journal.unfinished(store.name, arguments.group)
-    if plan is None:
-        nothing = f"no change of {arguments.group} in {store.name} was cut short"
-        return _told(arguments, Plan(store.name, arguments.group, ()), nothing)
-    written = how(plan, store, journal)
+    store, journal = _store(servers, arguments), servers.journal
+    with journal.held(store.name, arguments.group):
+        plan = journal.unfinished(store.name, arguments.group)
+        if plan is None:
+            nothing = f"no change of {arguments.group} in {store.name} was cut short"
+            return _told(arguments, Plan(store.name, arguments.group, ()), nothing)
+        try:
+            written = how(plan, store, journal)
+        except (KafkaException, KeyboardInterrupt) as error:
+            if journal.unfinished(store.name, arguments.group) is not None:
+                error.add_note(_how_to_go_on(store.name, arguments.group))
+            raise
     of = f"{len(written)} of {len(plan.changes)} offsets of {arguments.group} in {store.name}"
     return _told(arguments, plan, f"{of} {done}", written)
 

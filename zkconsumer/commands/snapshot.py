@@ -74,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     save.add_argument("--group", action="append", default=[], help="repeatable (default: all groups)")
     save.add_argument("--gzip", action="store_true", help="pack it whatever its name")
     save.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
+    save.add_argument("--json", action="store_true", help="what was saved, as of `show`")
     load = actions.add_parser("load", help="from a file into a sandbox", description="load: into a sandbox.")
     load.add_argument("file", metavar="FILE", type=Path)
     add_server_options(load, bootstrap=False)
@@ -81,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("--members", action="store_true", help="keep registrations and owners alive until Ctrl-C")
     load.add_argument("--overwrite", action="store_true", help="groups without members, and topics, may exist")
     load.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    load.add_argument("--json", action="store_true", help="what is done, and what is not, as JSON")
     show = actions.add_parser("show", help="what a file holds", description="show: what a file holds.")
     show.add_argument("file", metavar="FILE", type=Path)
     show.add_argument("--json", action="store_true")
@@ -118,6 +120,9 @@ def _save(arguments: argparse.Namespace) -> int:
             _read_from_kafka(zookeeper, arguments, status),
         )
     write_snapshot(file, snapshot, compressed=arguments.gzip or file.suffix == ".gz")
+    if arguments.json:
+        print(json.dumps({"file": str(file), "bytes": file.stat().st_size, **_facts(snapshot)}, indent=2))
+        return 0
     offsets = sum(map(len, snapshot.in_kafka.values()))
     in_kafka = f"{offsets:,} offsets of {len(snapshot.in_kafka):,} groups in Kafka, " if offsets else ""
     print(f"{file}: {len(snapshot.nodes):,} nodes, {in_kafka}{file.stat().st_size:,} bytes")
@@ -182,10 +187,12 @@ def _load(arguments: argparse.Namespace) -> int:
     connect = needed_zookeeper_connect(arguments)
     with open_zookeeper(arguments) as zookeeper, ExitStack() as stack:
         plan = plan_load(snapshot, read_target(zookeeper, connect, snapshot.in_kafka), wishes)
-        for line in told(plan):
+        for line in () if arguments.json else told(plan):
             print(line)
         for reason in plan.refused:
             print(f"refused: {reason}", file=sys.stderr)
+        if arguments.json and (plan.refused or arguments.dry_run):
+            print(json.dumps(_as_json(plan, loaded=False), indent=2))
         if plan.refused:
             print("nothing was written: --overwrite allows what exists, but never a group with members or a topic with"
                   " other partitions", file=sys.stderr)  # fmt: skip
@@ -194,9 +201,9 @@ def _load(arguments: argparse.Namespace) -> int:
             print("nothing was written: this was a dry run", file=sys.stderr)
             return 0
         held = load(plan, zookeeper, connect, stack)
-        print("loaded", flush=True)
+        print(json.dumps(_as_json(plan, loaded=True), indent=2) if arguments.json else "loaded", flush=True)
         if plan.members:
-            print("Ctrl-C ends the members", flush=True)
+            print("Ctrl-C ends the members", flush=True, file=sys.stderr if arguments.json else sys.stdout)
             stop = threading.Event()
             with StopSignals(stop.set):
                 wait_and_tell_losses(stop, held)
@@ -244,6 +251,16 @@ def told(plan: LoadPlan) -> Iterator[str]:
         yield f"members   {ids} registrations and {owners} owners, kept alive while this runs"
     for line in plan.left_out:
         yield f"left out  {line}"
+
+
+def _as_json(plan: LoadPlan, *, loaded: bool) -> dict[str, Any]:
+    ids, owners = member_counts(path for nodes in plan.members.values() for path in nodes)
+    return {
+        "topics": {topic: len(assignment) for topic, assignment in plan.topics.items()},
+        "kept_topics": plan.kept_topics, "groups": plan.groups, "offsets": plan.offsets,
+        "kafka_groups": {group: len(offsets) for group, offsets in plan.in_kafka.items()},
+        "registrations": ids, "owners": owners, "left_out": plan.left_out, "refused": plan.refused, "loaded": loaded,
+    }  # fmt: skip
 
 
 @contextmanager

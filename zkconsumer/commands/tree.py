@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterable
 
 from rich.console import Console
@@ -10,12 +11,14 @@ from rich.text import Text
 from rich.tree import Tree
 
 from zkconsumer.commands.options import add_server_options, needed_zookeeper_connect
+from zkconsumer.snapshots.files import as_json
 from zkconsumer.zookeeper import Znode, ZooKeeper
 
 EXAMPLES = """\
   zkconsumer tree --zookeeper 127.0.0.1:2181/kafka          consumers and brokers below that chroot
   zkconsumer tree --zookeeper 127.0.0.1:2181 / --depth 3    everything, three levels deep
-  zkconsumer tree --zookeeper 127.0.0.1:2181 /consumers/group1"""
+  zkconsumer tree --zookeeper 127.0.0.1:2181 /consumers/group1
+  zkconsumer tree --zookeeper 127.0.0.1:2181 --json | jq -r '.[] | select(.session) | .path'"""
 
 TIMEOUT_MS = 6000
 SHOWN = 100
@@ -26,47 +29,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PATH", nargs="*", help="where to begin (default: /consumers and /brokers)")
     add_server_options(parser, bootstrap=False)
     parser.add_argument("--depth", metavar="N", type=int, default=20, help="how many levels (default: all)")
+    parser.add_argument("--json", action="store_true", help="nodes as a JSON array; data that is no UTF-8 as base64")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """0 if every path given exists, else 1."""
     console = Console(highlight=False)
     missing = 0
+    rows: list[dict[str, object]] = []
     connect = needed_zookeeper_connect(arguments)
     with ZooKeeper(connect, session_timeout_ms=TIMEOUT_MS, connection_timeout_ms=TIMEOUT_MS) as zookeeper:
         for path in arguments.paths or DEFAULT_PATHS:
-            tree = read_tree(zookeeper, path.rstrip("/") or "/", arguments.depth)
-            if tree is not None:
-                console.print(tree)
+            levels = read_levels(zookeeper, path.rstrip("/") or "/", arguments.depth)
+            if levels and arguments.json:
+                rows += [_row(one, node) for level in levels for one, node in level.items()]
+            elif levels:
+                console.print(as_tree(levels))
             elif arguments.paths:
                 missing += 1
                 Console(stderr=True, highlight=False).print(f"there is no {path}", markup=False)
+    if arguments.json:
+        print(json.dumps(rows, indent=2))
     return 1 if missing else 0
 
 
-def read_tree(zookeeper: ZooKeeper, path: str, depth: int) -> Tree | None:
-    """The tree below a path, level by level, each level read in one go; None if there is no such path."""
+def read_levels(zookeeper: ZooKeeper, path: str, depth: int) -> list[dict[str, Znode]]:
+    """What stands at and below a path, level by level, each level read in one go; nothing if there is no such path."""
     node = zookeeper.read_with_stat(path)
-    if node is None:
-        return None
+    levels = [{path: node}] if node is not None else []
+    while levels and levels[-1] and len(levels) <= depth:
+        children = zookeeper.children_many(levels[-1])
+        below = [f"{parent.rstrip('/')}/{name}" for parent, names in children.items() for name in _sorted(names or ())]
+        # None: it went away since its parent was read.
+        levels.append({child: one for child, one in zookeeper.read_many_with_stat(below).items() if one is not None})
+    return levels
+
+
+def as_tree(levels: list[dict[str, Znode]]) -> Tree:
+    """To look at."""
+    [(path, node)] = levels[0].items()
     root = Tree(_label(path, node))
-    level = {path: root}
-    for _ in range(depth):
-        children = zookeeper.children_many(level)
-        below = {
-            f"{parent.rstrip('/')}/{name}": (level[parent], name)
-            for parent, names in children.items()
-            for name in _sorted(names or ())
-        }
-        nodes = zookeeper.read_many_with_stat(below)
-        level = {}
-        for child, (branch, name) in below.items():
-            found = nodes[child]
-            if found is not None:  # else it went away since its parent was read
-                level[child] = branch.add(_label(name, found))
-        if not level:
-            break
+    branches = {path.rstrip("/"): root}
+    for level in levels[1:]:
+        for child, one in level.items():
+            parent, _, name = child.rpartition("/")
+            branches[child] = branches[parent].add(_label(name, one))
     return root
+
+
+def _row(path: str, node: Znode) -> dict[str, object]:
+    session = {"session": f"0x{node.ephemeral_owner & 0xFFFF_FFFF_FFFF_FFFF:x}"} if node.ephemeral_owner else {}
+    return {"path": path, **as_json(node.data), "version": node.version, **session}
 
 
 def _label(name: str, node: Znode) -> Text:

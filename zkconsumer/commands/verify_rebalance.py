@@ -9,7 +9,14 @@ import argparse
 import json
 import logging
 
-from zkconsumer.commands.common import TOOL_TIMEOUT_MS, check_required, fail_with_usage, log_to_stderr, remember_usage
+from zkconsumer.commands.common import (
+    TOOL_TIMEOUT_MS,
+    check_required,
+    fail_with_usage,
+    log_to_stderr,
+    nothing_given,
+    remember_usage,
+)
 from zkconsumer.commands.options import fill_in_servers
 from zkconsumer.groups.cluster import ZooKeeperCluster
 from zkconsumer.groups.subscriptions import threads_by_topic
@@ -25,6 +32,8 @@ log = logging.getLogger(__name__)
 
 SUCCESSFUL, FAILED = "Rebalance operation successful !", "Rebalance operation failed !"
 
+NOTHING_GIVEN = "Validate that all partitions have a consumer for a given consumer group."  # the original's words
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     remember_usage(parser)
@@ -39,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0 either way, as the original; 1 with --exit-code and a group that is not balanced."""
+    if nothing_given(arguments):
+        return fail_with_usage(arguments, NOTHING_GIVEN)
     missing = check_required(arguments, "group")
     if missing:
         return fail_with_usage(arguments, missing)

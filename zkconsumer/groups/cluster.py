@@ -15,7 +15,7 @@ from fetcher.structs import Broker, TopicAndPartition
 from fetcher.wire.list_offsets import EARLIEST, LATEST
 from zkconsumer import paths
 from zkconsumer.errors import UnreadableZnode
-from zkconsumer.znodes import decode_broker, decode_leader, decode_partitions
+from zkconsumer.znodes import decode_broker, decode_cluster_id, decode_leader, decode_partitions
 from zkconsumer.zookeeper import ZooKeeper
 
 _Value = TypeVar("_Value")
@@ -28,6 +28,8 @@ class NoLeader(KafkaException):
 
 class Cluster(Protocol):
     """Either way of looking."""
+
+    def identity(self) -> str: ...
 
     def brokers(self) -> list[Broker]: ...
 
@@ -43,6 +45,14 @@ class ZooKeeperCluster:
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._zookeeper = zookeeper
+
+    def identity(self) -> str:
+        """The id that brokers of 0.10.1 and later made up (KIP-78), else when the first of them came. "": none has."""
+        stored = self._zookeeper.read(paths.CLUSTER_ID)
+        if stored is not None:
+            return decode_cluster_id(stored)
+        node = self._zookeeper.read_with_stat(paths.BROKERS)
+        return "" if node is None else f"made {node.created_ms}"
 
     def brokers(self) -> list[Broker]:
         """Registered now, by id. Those whose node cannot be read raise UnreadableZnode."""
@@ -86,6 +96,15 @@ class BrokerCluster:
     def __init__(self, connections: BrokerConnections, bootstrap: Collection[Broker]) -> None:
         self._connections = connections
         self._bootstrap = list(bootstrap)
+
+    def identity(self) -> str:
+        """Their id, the same as in ZooKeeper; "" if they are too old to tell, or do not answer."""
+        for broker in self._bootstrap:
+            try:
+                return self._connections.ask(broker, "Metadata", 2, topics=[]).cluster_id or ""
+            except KafkaException:
+                continue
+        return ""
 
     def brokers(self) -> list[Broker]:
         """All that are alive, by id."""

@@ -67,14 +67,14 @@ def kafka_rows(
 
 def format_offsets(rows: Sequence[OffsetRow], *, with_hosts: bool, width: int | None = None) -> list[str]:
     """Lines after the empty one; groups in ZooKeeper know no hosts and clients. width: of a terminal."""
-    topic = _width(15, (row.topic for row in rows))
+    topic = _width(15, (row.topic for row in rows if row.partition is not None))
     consumer = _width(15, (row.consumer_id for row in rows))
     host = _width(15, (row.host for row in rows))
     titles = ["TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
     table: list[list[object]] = [list(titles)]
     table += [
-        [row.topic, row.partition, row.current_offset, row.log_end_offset, row.lag,
-         row.consumer_id, row.host, row.client_id]
+        [row.topic if row.partition is not None else None,  # as the original
+         row.partition, row.current_offset, row.log_end_offset, row.lag, row.consumer_id, row.host, row.client_id]
         for row in rows
     ]  # fmt: skip
     widths = [topic, 10, 15, 15, 15, consumer, host, 0]

@@ -16,13 +16,13 @@ from fetcher.structs import TopicAndPartition
 from zkconsumer import paths
 from zkconsumer.assignment import assignor_for, mine
 from zkconsumer.cluster_view import assignment_context
-from zkconsumer.emulation import emulation
+from zkconsumer.emulation import OFFSETS_TOPIC, emulation
 from zkconsumer.errors import IllegalArgumentException, UnreadableZnode
 from zkconsumer.groups.cluster import NoLeader
 from zkconsumer.groups.zookeeper_group import ZooKeeperGroup
 from zkconsumer.paths import GroupPaths, GroupTopicPaths
 from zkconsumer.topic_count import ConsumerThreadId, TopicCount, from_registration
-from zkconsumer.znodes import decode_offset, decode_registration
+from zkconsumer.znodes import decode_offset, decode_registration, encode_offset
 
 ERROR, WARNING = "error", "warning"
 _LARGEST = 2**31
@@ -301,18 +301,28 @@ def _offsets(facts: Facts) -> Iterator[Finding]:
                 "delete it if the topic is gone",
             )
             continue
-        begin, end = facts.begins.get(where), facts.ends.get(where)
-        if isinstance(end, int) and offset > end:
-            yield Finding(
-                ERROR, "offset-beyond-log", path, f"{offset} is beyond the log, which ends at {end}: the fetch fails"
-                " and auto.offset.reset decides", "stop the group and set the offset (zkconsumer offsets rewind)",
-            )  # fmt: skip
-        elif isinstance(begin, int) and 0 <= offset < begin:
-            yield Finding(
-                ERROR, "offset-behind-retention", path, f"{offset} is deleted already, the log begins at {begin}:"
-                f" {begin - offset} messages are lost, and with auto.offset.reset=largest all the rest too",
-                "stop the group and set the offset to the beginning (zkconsumer offsets rewind --to-earliest)",
-            )  # fmt: skip
+        yield from _beside_the_log(facts, where, offset, path, "zookeeper")
+    for where, offset in sorted(facts.kafka_offsets.items()):
+        in_zookeeper = facts.group.offsets.get(where)
+        if in_zookeeper is None or in_zookeeper.data != encode_offset(offset):  # else it was said
+            path = f"{OFFSETS_TOPIC} [{facts.group.name},{where.topic},{where.partition}]"
+            yield from _beside_the_log(facts, where, offset, path, "kafka")
+
+
+def _beside_the_log(facts: Facts, where: TopicAndPartition, offset: int, path: str, store: str) -> Iterator[Finding]:
+    begin, end = facts.begins.get(where), facts.ends.get(where)
+    rewind = f"zkconsumer offsets rewind --store {store}"
+    if isinstance(end, int) and offset > end:
+        yield Finding(
+            ERROR, "offset-beyond-log", path, f"{offset} is beyond the log, which ends at {end}: the fetch fails"
+            " and auto.offset.reset decides", f"stop the group and set the offset ({rewind})",
+        )  # fmt: skip
+    elif isinstance(begin, int) and 0 <= offset < begin:
+        yield Finding(
+            ERROR, "offset-behind-retention", path, f"{offset} is deleted already, the log begins at {begin}:"
+            f" {begin - offset} messages are lost, and with auto.offset.reset=largest all the rest too",
+            f"stop the group and set the offset to the beginning ({rewind} --to-earliest)",
+        )  # fmt: skip
 
 
 def _not_looked_at(facts: Facts) -> Iterator[Finding]:
@@ -375,7 +385,7 @@ def _two_worlds(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             ERROR, "members-in-both-worlds", path,
             f"{len(group.members)} members in ZooKeeper and {len(facts.kafka_members)} in Kafka: each side consumes"
-            " everything, and messages are taken twice", "stop one side",
+            " all that it subscribes to, and messages of topics of both are taken twice", "stop one side",
         )  # fmt: skip
     stored = {where: node.data.decode(errors="replace") for where, node in group.offsets.items()}
     differing = {

@@ -102,6 +102,24 @@ class KafkaGroups:
         if result.error_code:
             raise exception_for(result.error_code)
 
+    def forget(self, name: str, partitions: Collection[TopicAndPartition]) -> None:
+        """Offsets of these alone, of a group without members: deleted (2.4 and later), else -1 is stored instead.
+
+        To whoever asks, -1 is the same as nothing: old and new consumers reset then, and 0.8's look in ZooKeeper.
+        """
+        by_topic: dict[str, list[tuple[int]]] = {}
+        for topic, partition in sorted(partitions):
+            by_topic.setdefault(topic, []).append((partition,))
+        try:
+            answer = self._ask_coordinator(name, "OffsetDelete", 0, group_id=name, topics=list(by_topic.items()))
+        except HungUp:
+            self.commit(name, {where: OffsetAndMetadata(-1) for where in partitions})
+            return
+        codes = [answer.error_code, *(one.error_code for one in _partitions(answer).values())]
+        refused = next((code for code in codes if code), 0)
+        if refused:
+            raise exception_for(refused, f"offsets of group {name} are not deleted")
+
     def stored(self, name: str, partitions: Collection[TopicAndPartition]) -> dict[TopicAndPartition, StoredOffset]:
         """What is stored for each of these; offset -1: nothing."""
         by_topic: dict[str, list[int]] = {}

@@ -4,25 +4,31 @@ A plan says what each partition has and what it will have. Its journal is on dis
 the last one was read back, so that whoever finds one knows that a change was cut short: resume() or roll_back().
 
     planned -> (journal on disk) -> writing, a batch at a time -> written -> verified -> (journal removed) -> done
+
+Only one process at a time changes a group in a store: Journal.held().
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fetcher.errors import KafkaException
 from fetcher.structs import TopicAndPartition
 from zkconsumer.errors import IllegalArgumentException
-from zkconsumer.groups.stores import Positions, Store
+from zkconsumer.groups.files import sync_directory, write_whole
+from zkconsumer.groups.stores import Store
 
 BATCH = 1_000
 OnStep = Callable[[str], None]
+Outcome = Mapping[TopicAndPartition, int | None]  # None: nothing stored
 
 
 def _nobody_told(_step: str) -> None:
@@ -82,27 +88,42 @@ def refusals(
 
 
 class Journal:
-    """One file for each store and group with a change under way."""
+    """One file for each store and group with a change under way.
 
-    def __init__(self, directory: Path) -> None:
+    `cluster`: which one it is, by a name that stays (KIP-78), or "". Another one's journal is refused.
+    """
+
+    def __init__(self, directory: Path, cluster: str = "") -> None:
         self._directory = directory
+        self._cluster = cluster
 
     def path(self, store: str, group: str) -> Path:
         return self._directory / f"{store}-{urllib.parse.quote(group, safe='')}.json"
+
+    @contextmanager
+    def held(self, store: str, group: str) -> Iterator[None]:
+        """Nobody else changes it meanwhile; refused while somebody does. A process that dies lets go."""
+        lock = self.path(store, group).with_suffix(".lock")
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _locked(lock)
+        while descriptor is None:  # whoever had it before has just removed it
+            descriptor = _locked(lock)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+            os.close(descriptor)
 
     def begin(self, plan: Plan) -> None:
         """On disk, whole, before anything is written."""
         path = self.path(plan.store, plan.group)
         path.parent.mkdir(parents=True, exist_ok=True)
         changes = [[*change.where, change.before, change.after] for change in plan.changes]
-        content = {"version": 1, "store": plan.store, "group": plan.group, "began": time.time(), "changes": changes}
-        unfinished = path.with_suffix(".tmp")
-        with unfinished.open("w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        self._sync_directory()
+        content = {
+            "version": 1, "cluster": self._cluster, "store": plan.store, "group": plan.group, "began": time.time(),
+            "changes": changes,
+        }  # fmt: skip
+        write_whole(path, json.dumps(content))
 
     def unfinished(self, store: str, group: str) -> Plan | None:
         """The plan that was cut short, if there is one."""
@@ -116,19 +137,18 @@ class Journal:
             return None
         except (ValueError, KeyError, TypeError) as error:
             raise IllegalArgumentException(f"{path} is no journal of ours: {error}; move it away") from None
+        theirs = content.get("cluster", "")
+        if theirs and self._cluster and theirs != self._cluster:
+            raise IllegalArgumentException(
+                f"{path} is of another cluster, {theirs}, and this one is {self._cluster}: settle it there, or give"
+                " another --journal-dir"
+            )
         return Plan(content["store"], content["group"], changes)
 
     def end(self, plan: Plan) -> None:
         """It is done, and was seen to be."""
         self.path(plan.store, plan.group).unlink(missing_ok=True)
-        self._sync_directory()
-
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_directory(self._directory)
 
 
 def carry_out(
@@ -152,7 +172,7 @@ def resume(
     *,
     batch: int = BATCH,
     on_step: OnStep = _nobody_told,
-) -> Positions:
+) -> Outcome:
     """Write what was not yet written. A position somebody moved on meanwhile stays; the others are what was planned."""
     stored = store.read(plan.group)
     todo = {}
@@ -172,18 +192,34 @@ def roll_back(
     *,
     batch: int = BATCH,
     on_step: OnStep = _nobody_told,
-) -> Positions:
-    """Undo what was written, where it still stands; what was not there is removed."""
+) -> Outcome:
+    """Undo what was written, where it still stands; what was not there is removed, and None in the answer."""
     stored = store.read(plan.group)
     ours = [change for change in plan.changes if stored.get(change.where) == change.after]
-    todo = {change.where: change.before for change in ours if change.before is not None}
+    todo = {change.where: change.before for change in ours}
     on_step("remove")
-    store.remove(plan.group, [change.where for change in ours if change.before is None])
+    store.remove(plan.group, [where for where, offset in todo.items() if offset is None])
     _finish(plan, todo, store, journal, batch, on_step)
     return todo
 
 
-def _finish(plan: Plan, offsets: Positions, store: Store, journal: Journal, batch: int, on_step: OnStep) -> None:
+def _locked(path: Path) -> int | None:
+    """None: it is not there any more."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(path.stat(), os.fstat(descriptor)):
+            return descriptor
+    except FileNotFoundError:
+        pass
+    except BlockingIOError:
+        os.close(descriptor)
+        raise IllegalArgumentException(f"another process is changing these offsets right now ({path})") from None
+    os.close(descriptor)
+    return None
+
+
+def _finish(plan: Plan, offsets: Outcome, store: Store, journal: Journal, batch: int, on_step: OnStep) -> None:
     _write(plan, offsets, store, batch, on_step)
     _verify(plan, offsets, store, on_step)
     on_step("end")
@@ -191,14 +227,14 @@ def _finish(plan: Plan, offsets: Positions, store: Store, journal: Journal, batc
     on_step("done")
 
 
-def _write(plan: Plan, offsets: Positions, store: Store, batch: int, on_step: OnStep) -> None:
-    items = sorted(offsets.items())
+def _write(plan: Plan, offsets: Outcome, store: Store, batch: int, on_step: OnStep) -> None:
+    items = sorted((where, offset) for where, offset in offsets.items() if offset is not None)
     for start in range(0, len(items), batch):
         on_step(f"write {start}")
         store.write(plan.group, dict(items[start : start + batch]))
 
 
-def _verify(plan: Plan, offsets: Positions, store: Store, on_step: OnStep) -> None:
+def _verify(plan: Plan, offsets: Outcome, store: Store, on_step: OnStep) -> None:
     on_step("verify")
     stored = store.read(plan.group)
     wrong = [where for where, offset in offsets.items() if stored.get(where) != offset]

@@ -10,7 +10,6 @@ from fetcher.errors import MalformedResponseException, exception_for
 from fetcher.structs import OffsetAndMetadata, TopicAndPartition
 from fetcher.wire.group_offsets import StoredOffset
 from zkconsumer.emulation import OFFSETS_TOPIC
-from zkconsumer.errors import IllegalArgumentException
 from zkconsumer.groups.cluster import Cluster, all_partitions
 from zkconsumer.groups.kafka_group import UNKNOWN_TOPIC_OR_PARTITION, KafkaGroups
 from zkconsumer.groups.zookeeper_group import read_group
@@ -102,13 +101,16 @@ class KafkaStore:
         self._groups.commit(group, {where: OffsetAndMetadata(offset) for where, offset in offsets.items()})
 
     def remove(self, group: str, partitions: Collection[TopicAndPartition]) -> None:
-        """All or nothing: brokers before 2.4 delete whole groups only."""
-        if partitions and set(partitions) != set(self.read(group)):
-            raise IllegalArgumentException(
-                f"Kafka forgets whole groups only: some offsets of {group} would have to stay"
-            )
-        if partitions:
-            self._groups.delete(group)
+        """With the last one the group goes, where brokers can delete groups (1.1 and later)."""
+        if not partitions:
+            return
+        if set(partitions) == set(self.read(group)):
+            try:
+                self._groups.delete(group)
+                return
+            except HungUp:
+                pass
+        self._groups.forget(group, partitions)
 
     def is_live(self, group: str) -> bool:
         """Whether it has members; KafkaException if nobody can tell."""

@@ -139,7 +139,7 @@ def _lines(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     header = {"format": FORMAT, "version": VERSION, "from": snapshot.source, "began": snapshot.began}
     yield header | ({"groups": list(snapshot.groups)} if snapshot.groups else {})
     for node in snapshot.nodes.values():
-        yield {"path": node.path} | _as_json(node.data) | {"version": node.version} | _session(node)
+        yield {"path": node.path} | as_json(node.data) | {"version": node.version} | _session(node)
     for group, offsets in snapshot.in_kafka.items():
         for where, one in sorted(offsets.items()):
             yield {"kafka_group": group, **where._asdict(), "offset": one.offset, "metadata": one.metadata}
@@ -148,7 +148,8 @@ def _lines(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     yield {"end": True, "nodes": len(snapshot.nodes), **told, "ended": snapshot.ended}
 
 
-def _as_json(data: bytes) -> dict[str, str]:
+def as_json(data: bytes) -> dict[str, str]:
+    """`data`, `base64` of what is no UTF-8, or neither where there is none."""
     if not data:
         return {}
     try:
