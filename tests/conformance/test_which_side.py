@@ -232,6 +232,8 @@ def built() -> Iterator[Callable[[ScalaVersion], Town]]:
 @pytest.fixture(scope="module")
 def towns() -> Iterator[Callable[[ScalaVersion], Town]]:
     with built() as town:
+        for release in ("0.8.2.2", "1.1.1"):  # now: what a test starts it has to stop
+            town(release)
         yield town
 
 
