@@ -65,6 +65,7 @@ def both(rows: int) -> dict[str, dict[str, tuple[float, int, int]]]:
 
     found = {}
     with tempfile.TemporaryDirectory(prefix="histories-") as made:
+        tempfile.tempdir = made  # Spark's own directories go with it
         tiny, directory = Path(made, "tiny"), Path(made, "whole")
         make_history(tiny, TINY_ROWS)
         make_history(directory, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -56,8 +57,9 @@ def quickly(spark: SparkSession) -> Iterator[None]:
 
 def end(spark: SparkSession) -> None:
     """Stop the session and wait for its JVM to end, which pyspark leaves to the end of the interpreter."""
-    gateway = SparkContext._gateway
+    gateway, warehouse = SparkContext._gateway, spark.conf.get("spark.sql.warehouse.dir")
     spark.stop()
+    shutil.rmtree(str(warehouse).removeprefix("file:"))
     if gateway is not None:
         gateway.shutdown()
         process = gateway.proc
