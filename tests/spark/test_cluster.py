@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
 import venv
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,8 +146,7 @@ def test_a_job_brings_a_packed_environment(
     """Unpacked by Spark for the executors, and by hand where the driver runs."""
     archive = pack(tmp_path / "environment.tar.gz")
     unpacked = tmp_path / "unpacked"
-    with tarfile.open(archive) as opened:
-        opened.extractall(unpacked, filter="data")
+    shutil.unpack_archive(archive, unpacked)
     arguments = [kafka.zookeeper_connect, orders, group.name, str(tmp_path)]
 
     submit(
