@@ -16,8 +16,8 @@ from zkconsumer.testing.errors import EngineNotFound
 from zkconsumer.testing.programs import program
 
 
-def test_no_engine_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    address = f"unix://{tmp_path}/nobody.sock"
+def test_no_engine_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "unix:///nowhere/nobody.sock"
     monkeypatch.setenv("DOCKER_HOST", address)
     backend = ContainerBackend(program("zookeeper", "3.9"))
 
