@@ -42,6 +42,7 @@ ScalaVersion = Literal["0.8.2.2", "1.1.1"]
 DecoderName = Literal["bytes", "string", "failing"]
 
 ANSWER_TIMEOUT_S = 60.0
+RETRIES, BACKOFF_MS = ("rebalance.max.retries", "4"), ("rebalance.backoff.ms", "2000")  # and what they are by default
 HEAP_MB = 512
 
 _SOURCES: dict[str, str] = {"0.8.2.2": "ScalaConsumer", "1.1.1": "ScalaConsumerSince09"}
@@ -158,8 +159,12 @@ class ScalaConsumer:
             self._create(self._subscription, self._start_reading, self._decoder)
 
     def shutdown(self) -> None:
-        """connector.shutdown(); the process stays, so that its streams can be asked again."""
-        self.ask("shutdown")
+        """connector.shutdown(); the process stays, so that its streams can be asked again.
+
+        One of 0.8.2.2 that is in the middle of a rebalance first uses up its retries, each of which fails (Q7).
+        """
+        retries, backoff_ms = (int(self._properties.get(*one)) for one in (RETRIES, BACKOFF_MS))
+        self.begin("shutdown").wait(ANSWER_TIMEOUT_S + retries * backoff_ms / 1000)
 
     def stop(self) -> None:
         """Shut down in order and end the process. Idempotent."""
