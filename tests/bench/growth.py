@@ -148,7 +148,8 @@ def _rebalances(report: Report, kafka: KafkaCluster, cases: Sequence[ByRebalance
     for partitions in sorted({size.partitions for sizes in sizes_of.values() for size in sizes}):
         kafka.create_topic(settle.topic_of(partitions), partitions=partitions)
     connect = kafka.zookeeper_connect
-    with settle.sides(connect, settle.SHORT_BACKOFF) as both:
+    most = max(size.members for sizes in sizes_of.values() for size in sizes)
+    with settle.sides(connect, settle.SHORT_BACKOFF, most) as both:
         for case in cases:
             with report.case(case.name, rounds=ROUNDS, against=settle.SCALA, grows_by=case.grows_by) as found:
                 for _ in found.rounds():

@@ -2,8 +2,8 @@
 
     python -m tests.bench settle [--quick]
 
-All members of a side are threads of one process, connected to ZooKeeper before the clock begins; each process plays
-all its groups, so that the JVM is warm after the first, which does not count. The clock begins when they are told to
+Each member is a process of its own, as in groups that are at work, connected to ZooKeeper before the clock begins. The
+processes play all groups, so that JVMs get warm; the first group does not count. The clock begins when they are told to
 create their streams. The group has settled when every partition has the owner that the range assignment gives it, and
 no owner node changes for a while; it ends with the creation of the last owner node, by ZooKeeper's own time.
 
@@ -38,7 +38,7 @@ BENCH = "settle"
 OURS, SCALA = "ours", "Scala 0.8.2.2"
 JAVA_SOURCE = Path(__file__).with_name("java") / "BenchSettling.java"
 MEMBERS, PARTITIONS = (1, 4, 16), (32, 256, 1024)
-PROMISED_ROUNDS, ROUNDS = 5, 3
+ROUNDS = 5
 SHORT_BACKOFF = {"rebalance.backoff.ms": "100", "rebalance.max.retries": "200"}
 DEFAULT_BACKOFF = {"rebalance.max.retries": "20"}  # 4 by default, too few for either of them to settle surely
 STEADY_S, STEADY_WITH_DEFAULT_S = 1.5, 2.5  # that no owner changes; longer than a member waits after a collision
@@ -66,7 +66,7 @@ WITH_DEFAULT = f"{LARGEST_PROMISED.case}, default back-off"
 def cases(*, quick: bool) -> Mapping[str, float]:
     if quick:
         return {size.case: 10.0 for size in QUICK_SIZES}
-    return {size.case: 25.0 if size == LARGEST_PROMISED else 16.0 for size in SIZES} | {WITH_DEFAULT: 45.0}
+    return {size.case: 25.0 for size in SIZES} | {WITH_DEFAULT: 60.0}
 
 
 def promises() -> Iterator[Promise]:
@@ -75,17 +75,30 @@ def promises() -> Iterator[Promise]:
 
 @dataclass(frozen=True)
 class Side:
-    """A process with all members of one kind."""
+    """Members of one kind, a process each."""
 
     name: str
-    process: subprocess.Popen[str]
+    processes: Sequence[subprocess.Popen[str]]
 
-    def tell(self, *words: object) -> None:
-        """Returns when it is done."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        print(*words, file=self.process.stdin, flush=True)
-        if self.process.stdout.readline().strip() != "done":
-            raise RuntimeError(f"{self.name} ended at {' '.join(map(str, words))!r}")
+    def connect(self, group: str, members: range) -> None:
+        self._tell({number: f"connect {group} {number} {number + 1}" for number in members})
+
+    def join(self, topic: str, streams: int, members: range) -> None:
+        """All at once; not waited for."""
+        self._tell(dict.fromkeys(members, f"join {topic} {streams}"))
+
+    def leave(self) -> None:
+        self._tell(dict.fromkeys(range(len(self.processes)), "leave"))
+
+    def _tell(self, commands: Mapping[int, str]) -> None:
+        """Each one its own; returns when all are done."""
+        for number, command in commands.items():
+            print(command, file=self.processes[number].stdin, flush=True)
+        for number, command in commands.items():
+            answers = self.processes[number].stdout
+            assert answers is not None
+            if answers.readline().strip() != "done":
+                raise RuntimeError(f"{self.name}, member {number} ended at {command!r}")
 
 
 def run(report: Report) -> None:
@@ -96,17 +109,16 @@ def run(report: Report) -> None:
             report.progress(f"a topic with {partitions:,} partitions")
             kafka.create_topic(topic_of(partitions), partitions=partitions)
         if sizes:
-            with sides(kafka.zookeeper_connect, SHORT_BACKOFF) as both:
+            with sides(kafka.zookeeper_connect, SHORT_BACKOFF, max(size.members for size in sizes)) as both:
                 for size in sizes:
                     _measure(report, kafka.zookeeper_connect, both, size, size.case, steady_s(report))
         for size in also:
-            with sides(kafka.zookeeper_connect, DEFAULT_BACKOFF) as both:
+            with sides(kafka.zookeeper_connect, DEFAULT_BACKOFF, size.members) as both:
                 _measure(report, kafka.zookeeper_connect, both, size, WITH_DEFAULT, STEADY_WITH_DEFAULT_S)
 
 
 def _measure(report: Report, connect: str, both: Sequence[Side], size: Size, case: str, steady_s: float) -> None:
-    rounds = PROMISED_ROUNDS if case == LARGEST_PROMISED.case else ROUNDS
-    with report.case(case, rounds=rounds, against=SCALA) as found:
+    with report.case(case, rounds=ROUNDS, against=SCALA) as found:
         for _ in found.rounds():
             for side in both:
                 found.sample(side.name, "s", seconds_to_settle, connect, side, size, 0, steady_s, more_is_better=False)
@@ -126,16 +138,17 @@ def seconds_to_settle(connect: str, side: Side, size: Size, there_before: int, s
                 _settle(client, side, group, topic, before, there_before, steady_s)
             return _settle(client, side, group, topic, size, size.members - there_before, steady_s)
         finally:
-            side.tell("leave")
+            side.leave()
             client.delete(f"/consumers/{group}", recursive=True)
 
 
 def _settle(
     client: KazooClient, side: Side, group: str, topic: str, size: Size, joining: int, steady_s: float
 ) -> float:
-    side.tell("connect", group, size.members - joining, size.members)
+    members = range(size.members - joining, size.members)
+    side.connect(group, members)
     began_ms = time.time() * 1000
-    side.tell("join", topic, size.streams)
+    side.join(topic, size.streams, members)
     return (_settled_ms(client, group, topic, size, steady_s) - began_ms) / 1000
 
 
@@ -174,8 +187,8 @@ def topic_of(partitions: int) -> str:
 
 
 @contextmanager
-def sides(connect: str, settings: dict[str, str]) -> Iterator[list[Side]]:
-    """Both processes, warm."""
+def sides(connect: str, settings: dict[str, str], members: int) -> Iterator[list[Side]]:
+    """Of so many members at most, each of which has been in a group before."""
     given = {"zookeeper.connect": connect, "auto.offset.reset": "smallest"} | settings
     words = [f"{key}={value}" for key, value in given.items()]
     jars = program("kafka", "0.8.2.2").jars()
@@ -188,14 +201,9 @@ def sides(connect: str, settings: dict[str, str]) -> Iterator[list[Side]]:
             SCALA: [*java, "-cp", class_path_of([classes, *jars]), "BenchSettling", *words],
             OURS: [sys.executable, "-m", "tests.bench.settling", *words],
         }
-        both = []
-        for name, command in commands.items():
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-            )
-            closing.callback(_end, process)
-            both.append(Side(name, process))
-        smallest = Size(4, min(_partitions(connect)))
+        both = [Side(name, [closing.enter_context(_process(command)) for _ in range(members)])
+                for name, command in commands.items()]  # fmt: skip
+        smallest = Size(members, min(_partitions(connect)))
         for side in both:
             seconds_to_settle(connect, side, smallest, 0, STEADY_QUICK_S)
         yield both
@@ -206,6 +214,17 @@ def _partitions(connect: str) -> list[int]:
     with _client(connect) as client:
         names = client.get_children("/brokers/topics")
     return [int(name.removeprefix("settle-")) for name in names if name.startswith("settle-")]
+
+
+@contextmanager
+def _process(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        _end(process)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

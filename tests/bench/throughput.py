@@ -51,32 +51,32 @@ class Case:
     brokers: int = 1
 
 
-MAIN = Case("100 B", (SCALA, TOOL, SCALA_1_1, *JAVA, *WAYS, *PURE, *PYTHON, RAW), 240, records=5_000_000)
-NEW = Case("100 B, format 2", (*JAVA, *WAYS, *PURE, *PYTHON, RAW), 190, records=5_000_000, message_format=2)
-LARGE = Case("10 KB", (SCALA, *JAVA, *WAYS, *PURE, *PYTHON, RAW), 145, records=100_000, value_size=10_000)
+MAIN = Case("100 B", (SCALA, TOOL, SCALA_1_1, *JAVA, *WAYS, *PURE, *PYTHON, RAW), 180, records=5_000_000)
+NEW = Case("100 B, format 2", (*JAVA, *WAYS, *PURE, *PYTHON, RAW), 110, records=5_000_000, message_format=2)
+LARGE = Case("10 KB", (SCALA, *JAVA, *WAYS, *PURE, *PYTHON, RAW), 95, records=100_000, value_size=10_000)
 COMPRESSED = (SCALA, JAVA[1], READ, ARROW, f"{READ}, pure", PYTHON[1], PYTHON[2])
 CASES: Sequence[Case] = (
     MAIN,
     NEW,
     LARGE,
-    *(Case(f"100 B, {codec}", COMPRESSED, 73, codec=codec) for codec in ("gzip", "snappy")),
-    Case("100 B, lz4", COMPRESSED[:-1], 65, codec="lz4"),  # which aiokafka refuses in format 0
+    *(Case(f"100 B, {codec}", COMPRESSED, 45, codec=codec) for codec in ("gzip", "snappy")),
+    Case("100 B, lz4", COMPRESSED[:-1], 40, codec="lz4"),  # which aiokafka refuses in format 0
     *(
-        Case(f"{streams} streams", (SCALA, READ, "ours, batches", ARROW), 42, partitions=16, streams=streams)
+        Case(f"{streams} streams", (SCALA, READ, "ours, batches", ARROW), 30, partitions=16, streams=streams)
         for streams in (1, 4, 16)
     ),
     *(
         Case(
             f"3 brokers, {streams} streams",
             (SCALA, READ, "ours, batches", ARROW),
-            42,
+            30,
             partitions=12,
             streams=streams,
             brokers=3,
         )
         for streams in (1, 4)
     ),
-    Case("100 B, zstd", COMPRESSED[1:], 65, message_format=2, codec="zstd", version="3.9.1"),
+    Case("100 B, zstd", COMPRESSED[1:], 40, message_format=2, codec="zstd", version="3.9.1"),
 )
 QUICK_SUBJECTS = (SCALA, JAVA[1], READ, ARROW, f"{READ}, pure", RAW)
 QUICK_CASES = (Case(MAIN.name, QUICK_SUBJECTS, 14, records=500_000),)
