@@ -103,7 +103,7 @@ def run(report: Report) -> None:
             make_history(place, rows)
             size = sum(file.stat().st_size for file in place.rglob("*.parquet")) / 1e6
             report.progress(f"{rows:,} rows: {size:.1f} MB of Parquet")
-        with local_session("bench", memory="3g") as spark:
+        with local_session("bench", memory="6g") as spark:
             if not report.quick:
                 _warm_up(report, spark, Path(directory) / "warm", names)
             for name in names:
